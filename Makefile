@@ -15,15 +15,16 @@ demo: $(VENV)/.demo
 
 # (variables that keep Python from caching compiled code would have every process compile everything)
 test test-slow: export PYTHONDONTWRITEBYTECODE :=
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
 # everything that runs in one process: seven minutes on two cores
 test: $(VENV)/.ready
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -n 2 -m "not slow"
 
-# what starts servers, workers, browsers, other programs, or whole suites of runs
+# what starts servers, workers, browsers, other programs, or whole suites of runs; the process whose tests share a
+# server mostly waits, so that three keep two cores busy
 test-slow: $(VENV)/.ready
-	$(PYTEST) -m slow --ignore $(ALONE)
+	$(PYTEST) -n 3 -m slow --ignore $(ALONE)
 	$(BIN)/python -m pytest $(ALONE)
 
 check: $(VENV)/.ready

@@ -63,30 +63,6 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
 }  # fmt: skip
 """Group -> its commands -> the function of each, ``module:name`` in this package."""
-GONE = {
-    "corpora": "`capim check ./photos`, or `capim list ids ./photos`",
-    "certify": "docs/statistics.md has the table of what intervals and tests keep",
-    "certify-model": "`capim results --against published`",
-    "ann": "`capim analyse --analyses compression`",
-    "store repair": "`capim store verify --drop`, then the same run again",
-    "store compact": "`capim store prune --yes`",
-    "store diff": "`capim why RUN` says what a run changed; docs/recipes.md compares two embedding sets",
-    "--isolated": "run untrusted models and metrics in a container (docs/own_model.md)",
-    "--bootstrap-iterations": "--replicates N",
-    "--devices": "--device cuda:0,cuda:1",
-    "--metric": "--own-metric FILE.py:NAME",
-    "--plan": "--dry-run",
-    "check --suite": "the suite file after the name: `capim check NAME FILE.toml`",
-    "export --as": "--format FORMAT",
-    "export --projection": "`capim export embeddings`, and a projection of your own; the atlas has two main directions",
-    "import --manifest": "one `capim import` for each set; importing the same file again changes nothing",
-    "import --folder": "one `capim import` for each set; importing the same file again changes nothing",
-    "list --pin": "`capim list encoders --to FILE.toml`",
-    "query --seconds": "--timeout S",
-    "search --index": "`capim search`: it is exact",
-    "search --html": '`capim serve`, and there "Save as one HTML file"',
-}
-"""Commands and options of earlier releases -> what to type now; a command or an option that exists is not in here."""
 _ABOUT = """Evaluate image-text embedding models: encode images and captions once, compute the rest from the stored
 embeddings.
 
@@ -428,5 +404,6 @@ def _no_options(chain: str, words: Sequence[str], arguments: ArgumentCollection)
 
 def _now(chain: str, word: str) -> str | None:
     """Return what to type instead of a command or an option of an earlier release; None: there was none."""
-    name = next((name for name in (f"{chain} {word}".strip(), word) if name in GONE), None)
-    return name and f"{name} is no longer there; instead: {GONE[name]}"
+    from capim.flows.config import gone
+
+    return gone(f"{chain} {word}".strip(), word)

@@ -35,7 +35,7 @@ from capim.store.files import resolved_address
 from capim.store.types import Precision, Storage
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.files import corpus_name
-from capim.tasks.references import encoder_name
+from capim.tasks.references import Named, Selection, encoder_name
 from capim.tasks.statistics.draws import Resampling
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ DEMO: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 WORKSPACE_VARIABLE = "CAPIM_WORKSPACE"
 DEFAULT_WORKSPACE = "workspace"
 
-Named = str | dict[str, Any]
 if TYPE_CHECKING:  # what callers may give: names may also be one text with commas, a size a number or a text
     Entries: TypeAlias = Sequence[Any]
     Texts: TypeAlias = Sequence[str]
@@ -105,8 +104,8 @@ class Where:
     """Options that name corpora and encoders.
 
     Args:
-        corpora: corpora: names (capim list corpora), folders, files or names in the store (capim store info)
-        encoders: encoders: names (capim list encoders)
+        corpora: names of corpora (capim list corpora, capim store info), or their folders or files
+        encoders: names of encoders (capim list encoders), hub ids, names of open_clip, or folders
     """
 
     corpora: Annotated[Entries, "A,B"] = ()
@@ -157,7 +156,6 @@ class Encoding(Device):
         precision: floating-point precision of the forward pass (default: the encoder's own)
         storage: type of the stored vectors; float16 halves their size and rounds (default: float32, float16 for
             multi-vectors, for imports that of the file)
-        compile: compile the model with torch.compile first; worth it for long runs
         trust_remote_code: allow Python code from a model repository to run, at a fixed revision
     """
 
@@ -166,7 +164,6 @@ class Encoding(Device):
     shards: Annotated[int, Field(ge=1), NoTruth] = 1
     precision: Precision | None = None
     storage: Storage | None = None
-    compile: Annotated[bool, Field(strict=True)] = False
     trust_remote_code: Annotated[bool, Field(strict=True)] = False
 
 
@@ -226,7 +223,7 @@ class Analysing(Permutations, Statistics, Protocols):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparing(Analysing):
+class Comparing(Permutations, Statistics, Protocols):
     """Options of comparisons.
 
     Args:
@@ -298,7 +295,7 @@ def _stored_names(workspace: str) -> dict[str, list[str]]:
 @validated(
     frozen=True, kw_only=True, config=ConfigDict(extra="forbid", validate_default=True, json_schema_extra=_describe)
 )
-class RunConfig(Comparing, Watching, Where):
+class RunConfig(Analysing, Comparing, Watching, Where):
     """Configuration of a run. In a run of a deployment, a field that is not given has the deployment's value.
 
     Args:
@@ -323,9 +320,10 @@ class RunConfig(Comparing, Watching, Where):
         return self.trust_remote_code or any(table.get("remote_code") is True for table in tables)
 
     @property
-    def selection(self) -> dict[str, Any]:
-        """Return the arguments for reading the store: corpora, or samples of them, and encoders."""
-        return {"corpora": self.corpora, "encoders": self.encoders, "sample": self.sample, "seed": self.seed}
+    def selection(self) -> Selection:
+        """Return the named parts of the store."""
+        names = {"corpora": self.corpora, "encoders": self.encoders, "protocols": self.protocols}
+        return Selection(store_uri=self.store_uri, **names, sample=self.sample, seed=self.seed)
 
     @property
     def resampling(self) -> Resampling:
@@ -367,7 +365,7 @@ class Suite:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(Comparing, Scoring, Encoding, Where, Suite):
+class RunOptions(Analysing, Comparing, Scoring, Encoding, Where, Suite):
     """Options of `run`.
 
     Args:
@@ -402,14 +400,13 @@ class EvaluateOptions(Scoring, Where, Suite):
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(Comparing, Where):
-    """Options of `compare`; from Python, its first arguments are two encoders. Analyses run only if named.
+    """Options of `compare`; from Python, its first arguments are two encoders.
 
     Args:
         slice: compare on these queries only, and store nothing: COLUMN=VALUE of what the corpus declares
             (docs/own_data.md)
         languages: compare on captions of these languages only, and store nothing
         metrics: only these metrics (or shell patterns); of slices and languages the main one unless given
-        analyses: also run these analyses (default: none)
         own_metric: compare by a metric of your own instead, and slice it (docs/own_metric.md)
     """
 
@@ -431,8 +428,39 @@ class ReportOptions(Protocols, Where, Suite):
     """Options of `report`."""
 
 
-RENAMED = {"metric": "own_metric", "plan": "dry_run"}
-"""Option of an earlier release -> its name now."""
+GONE = {
+    "corpora": "`capim check ./photos`, or `capim list ids ./photos`",
+    "certify": "docs/statistics.md has the table of what intervals and tests keep",
+    "certify-model": "`capim results --against published`",
+    "ann": "`capim analyse --analyses compression`",
+    "store repair": "`capim store verify --drop`, then the same run again",
+    "store compact": "`capim store prune --yes`",
+    "store diff": "`capim why RUN` says what a run changed; docs/recipes.md compares two embedding sets",
+    "--isolated": "run untrusted models and metrics in a container (docs/own_model.md)",
+    "--bootstrap-iterations": "--replicates N",
+    "--devices": "--device cuda:0,cuda:1",
+    "--compile": "an adapter of your own may compile its model (docs/own_model.md)",
+    "--metric": "--own-metric FILE.py:NAME",
+    "--plan": "--dry-run",
+    "compare --analyses": "`capim analyse --analyses A,B`",
+    "check --suite": "the suite file after the name: `capim check NAME FILE.toml`",
+    "export --as": "--format FORMAT",
+    "export --projection": "`capim export embeddings`, and a projection of your own; the atlas has two main directions",
+    "import --manifest": "one `capim import` for each set; importing the same file again changes nothing",
+    "import --folder": "one `capim import` for each set; importing the same file again changes nothing",
+    "list --pin": '`revision = "COMMIT"` in the table of an encoder in a suite; a run stores the commit of every model',
+    "query --seconds": "--timeout S",
+    "search --index": "`capim search`: it is exact",
+    "search --html": '`capim serve`, and there "Save as one HTML file"',
+}
+"""Commands and options of earlier releases -> what to type now; a command or an option that exists is not in here."""
+
+
+def gone(*names: str) -> str | None:
+    """Return what to type instead of a command or an option of an earlier release; None: there was none."""
+    return next((f"{name} is no longer there; instead: {GONE[name]}" for name in names if name in GONE), None)
+
+
 _EVERYWHERE = ("name", "sample", "seed")  # fields of a suite file that every step uses; a sample has its own name
 _LISTS = ("corpora", "encoders", "protocols", "analyses", "distractors")
 
@@ -456,9 +484,8 @@ def step_config(
     given = {name: listed(value) if name in _LISTS else value for name, value in options.items() if value is not None}
     faults = []
     for name in (each for each in given if each not in {*used, "workspace"}):
-        now = RENAMED.get(name, "")
-        gone = f"{name} is no longer there; instead: {now}"
-        faults.append(gone if now in used else unknown("option", name, sorted(used)))
+        option = f"--{name.replace('_', '-')}"
+        faults.append(gone(f"{step} {option}", option) or unknown("option", name, sorted(used)))
     empty = [name for name in _LISTS if given.get(name) == ()]
     if faults := [*faults, *(f"{name}: no name is given; without {name} all are taken" for name in empty)]:
         raise RequestError(faults)
@@ -524,7 +551,8 @@ def _faults(error: ValidationError) -> dict[str, str]:
     for fault in error.errors():
         field = str(fault["loc"][0])
         if fault["type"] == "unexpected_keyword_argument":
-            faults[field] = unknown("field", field, [*FIELDS, *_TABLES.values()])
+            option = f"--{field.replace('_', '-')}"
+            faults[field] = gone(option) or unknown("field", field, [*FIELDS, *_TABLES.values()])
             continue
         said = re.sub("^(Input should be|Value error,) ", "", fault["msg"]).replace(
             "greater than or equal to", "at least"

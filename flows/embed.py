@@ -30,7 +30,7 @@ from capim.flows.inspection import device_faults, entry_for
 from capim.flows.terminal import say
 from capim.store.errors import RequestError, WorkError, noted
 from capim.store.sets.columns_read import told
-from capim.store.types import MODALITIES, EncoderSpec, Modality
+from capim.store.types import MODALITIES, EncoderSpec, Modality, is_commit
 from capim.tasks import embed as encoding
 from capim.tasks.analyses.table import check_analyses
 from capim.tasks.corpora.check import import_advice
@@ -71,17 +71,8 @@ def check_request(
     with noted(faults):
         check_analyses(config.analyses)
     with noted(faults), told() as columns:
-        unreadable: list[str] = call(
-            encoding.check_corpora,
-            config.corpora,
-            opened,
-            store_uri=config.store_uri,
-            sample=config.sample,
-            seed=config.seed,
-            modalities=modalities,
-            protocols=config.protocols,
-            distractors=config.distractors,
-        )
+        wanted: dict[str, Any] = {"modalities": modalities, "distractors": config.distractors}
+        unreadable: list[str] = call(encoding.check_corpora, config.selection, opened, **wanted)
         faults += unreadable
     if faults:
         raise RequestError(faults)
@@ -101,7 +92,7 @@ def evaluations_of(config: RunConfig) -> tuple[EvaluationRef, ...]:
     Raises:
         RequestError: A name is unknown, or there are none.
     """
-    return call(find_evaluations, config.store_uri, protocols=config.protocols, **config.selection)
+    return call(find_evaluations, config.selection)
 
 
 def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, WorkError], list[str]]:
@@ -126,7 +117,10 @@ def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, Wor
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
     spec = entry_for(entry, config).spec
     spec = replace(spec, precision=config.precision or spec.precision, storage=config.storage or spec.storage)
-    return call(encoding.resolve_encoder, spec)
+    resolved = call(encoding.resolve_encoder, spec)
+    if not spec.resolved and is_commit(resolved.revision):
+        say(f"{spec.name}: unpinned; the newest commit of {spec.checkpoint} is {resolved.revision}")
+    return resolved
 
 
 def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
@@ -140,7 +134,6 @@ def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
         image_batch=sizes[0],
         caption_batch=sizes[1],
         trust_remote_code=config.trusts(spec.name),
-        compiled=config.compile,
     )
 
 
@@ -176,8 +169,8 @@ def embed(
     request = check_request(config, opened, modalities)
     embedded: tuple[EmbedRef, ...] = ()
     try:
-        with recorded_run(config, "embed") as run:
-            embedded, missing = embed_step(config, run, request, opened, shard, modalities)
+        with recorded_run(config, "embed") as settings:
+            embedded, missing = embed_step(config, settings.run, request, opened, shard, modalities)
             if missing:
                 raise IncompleteError(embedded, missing)
     finally:
@@ -231,10 +224,7 @@ def embed_step(
         RequestError: All encoders failed, because the request was wrong.
         WorkError: All encoders failed.
     """
-    corpora = tuple(
-        call(encoding.register_corpus, what, opened, store_uri=config.store_uri, sample=config.sample, seed=config.seed)
-        for what in config.corpora
-    )
+    corpora = tuple(call(encoding.register_corpus, what, opened, config.selection) for what in config.corpora)
     works = [
         EncodeWork(
             spec=spec,

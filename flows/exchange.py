@@ -5,40 +5,38 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from capim.flows.config import Named, RunConfig
+from capim.flows.config import RunConfig
 from capim.flows.embed import evaluations_of
-from capim.flows.execution import call, recorded_run, run_flow, task_settings
+from capim.flows.execution import call, recorded_run, run_flow
 from capim.store.errors import RequestError
 from capim.store.sets.columns_read import told
 from capim.store.sets.importing import ImportRow
 from capim.tasks.combine import fuse, rerank
-from capim.tasks.imports import Identity, import_embedding_files, import_published
+from capim.tasks.imports import import_embedding_files, import_published
 from capim.tasks.imports import import_outcomes as import_source
 from capim.tasks.protocols import TEXT_TO_IMAGE
-from capim.tasks.references import EvaluationRef, by_corpus
+from capim.tasks.references import EvaluationRef, Named, by_corpus
 from capim.tasks.results.imported.sources import Source
 
 
-def _title(config: RunConfig, rows: list[ImportRow], **_: object) -> str:
-    encoders = tuple(dict.fromkeys(row.encoder for row in rows))
-    corpora = tuple(dict.fromkeys(row.corpus for row in rows))
-    return replace(config, encoders=encoders, corpora=corpora).title
-
-
-@run_flow("import", hours=24, title=_title)
+@run_flow(
+    "import",
+    hours=24,
+    title=lambda config, row, **_: replace(config, encoders=(row.encoder,), corpora=(row.corpus,)).title,
+)
 def import_(
-    config: RunConfig, rows: list[ImportRow], replace: bool = False, by_position: bool = False, plan: bool = False
+    config: RunConfig, row: ImportRow, replace: bool = False, by_position: bool = False, plan: bool = False
 ) -> list[str]:
-    """Import embeddings: one row per encoder and corpus. `replace` allows other contents than those stored.
+    """Import embeddings of one encoder and corpus. `replace` allows other contents than those stored.
 
     `by_position` takes rows in the order of the corpus, `plan` only tells what would be done.
 
     Returns:
         Lines on the columns read, the match of rows, each embedding set, and the commands to run next.
     """
-    with recorded_run(config, "import") as run, told() as columns:
-        how: dict[str, Any] = {"replace": replace, "by_position": by_position, "plan": plan, "run": run}
-        done = call(import_embedding_files, rows, store_uri=config.store_uri, storage=config.storage, **how)
+    with recorded_run(config, "import") as settings, told() as columns:
+        how: dict[str, Any] = {"replace": replace, "by_position": by_position, "plan": plan, "run": settings.run}
+        done = call(import_embedding_files, row, store_uri=config.store_uri, storage=config.storage, **how)
     return [*columns, *done]
 
 
@@ -50,12 +48,7 @@ def import_(
     ),
 )
 def import_outcomes(
-    config: RunConfig,
-    corpus: Named | None,
-    source: Source,
-    identity: Identity | None = None,
-    replace: bool = False,
-    plan: bool = False,
+    config: RunConfig, corpus: Named | None, source: Source, replace: bool = False, plan: bool = False
 ) -> list[str]:
     """Import outcomes of models without embeddings, runs, or published results.
 
@@ -64,20 +57,12 @@ def import_outcomes(
     Returns:
         Lines on the columns read, the match of rows, and each model and protocol.
     """
-    with recorded_run(config, "import") as run, told() as columns:
-        who = identity or Identity(encoder=source.encoder or None)
-        how: dict[str, Any] = {**task_settings(config, run), "plan": plan, "identity": who, "replace": replace}
+    with recorded_run(config, "import") as settings, told() as columns:
+        how: dict[str, Any] = {"store_uri": config.store_uri, "run": settings.run, "plan": plan}
         if source.kind == "published":
-            shown = call(
-                import_published,
-                source.path,
-                columns=source.columns,
-                store_uri=config.store_uri,
-                source=who.note,
-                plan=plan,
-                run=run,
-            )
+            shown = call(import_published, source, **how)
         else:
+            how |= {"resampling": settings.resampling, "replace": replace}
             shown = call(import_source, corpus or "", source, **how)
     return [*columns, *shown.lines]
 
@@ -89,16 +74,16 @@ def import_outcomes(
 def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, ...]) -> list[str]:
     """Re-rank the first results of ``first`` with ``second``, on every corpus of the run that has both."""
     groups = _together(config, (first, second))
-    with recorded_run(config, "rerank") as run:
-        return [call(rerank, *pair, depths=depths, **task_settings(config, run)).lines[0] for pair in groups]
+    with recorded_run(config, "rerank") as settings:
+        return [call(rerank, pair[0], pair[1], settings, depths=depths).lines[0] for pair in groups]
 
 
 @run_flow("fuse", hours=24, title=lambda config, **_: _on(config, " + ".join(config.encoders)))
 def fuse_flow(config: RunConfig, weights: tuple[float, ...] = ()) -> list[str]:
     """Fuse the run's encoders by reciprocal ranks or weights, on every corpus of the run that has them all."""
     groups = _together(config, tuple(map(str, config.encoders)))
-    with recorded_run(config, "fuse") as run:
-        return [call(fuse, members, weights=weights, **task_settings(config, run)).lines[0] for members in groups]
+    with recorded_run(config, "fuse") as settings:
+        return [call(fuse, members, settings, weights=weights).lines[0] for members in groups]
 
 
 def _on(config: RunConfig, subject: str) -> str:

@@ -63,7 +63,17 @@ from capim.tasks.prefects.names import (
     temporary_settings,
 )
 from capim.tasks.prefects.task import hide_prefects_lines, send_logs, shown_progress, with_assets
-from capim.tasks.references import CorpusRef, EmbedRef, EvaluationRef, Missing, SetsRef, library_versions, this_host
+from capim.tasks.references import (
+    CorpusRef,
+    EmbedRef,
+    EvaluationRef,
+    Missing,
+    RunSettings,
+    SetsRef,
+    library_versions,
+    this_host,
+    this_machine,
+)
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
 TIMEOUT_VARIABLE = "CAPIM_TIMEOUT_HOURS"
@@ -295,9 +305,18 @@ def _noted(reference: T, state: State[Any] | None = None) -> T:
     return reference
 
 
-def task_settings(config: RunConfig, run: str) -> dict[str, Any]:
-    """Return the arguments of every task that stores results: the store, the settings of statistics, and the run."""
-    return {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+def settings_of(config: RunConfig, run: str) -> RunSettings:
+    """Return the settings that the tasks of a run share."""
+    return RunSettings(
+        store_uri=config.store_uri,
+        run=run,
+        resampling=config.resampling,
+        protocols=config.protocols,
+        analyses=config.analyses,
+        device=config.device.partition(",")[0],
+        memory_bytes=config.memory,
+        keep_replicates=config.keep_replicates,
+    )
 
 
 def attempt(work: Callable[[], R]) -> R | Exception:
@@ -427,8 +446,8 @@ _ENCODING = ("benchmark", "embed", "import", "watch")  # kinds of runs that crea
 
 
 @contextmanager
-def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
-    """Write a ``runs`` row with the state running, then completed, incomplete or failed; gives the id of the run.
+def recorded_run(config: RunConfig, kind: str) -> Iterator[RunSettings]:
+    """Write a ``runs`` row with the state running, then completed, incomplete or failed; gives its settings.
 
     Ids sort by time: ``20261120T192233-benchmark-3f9a``. A run that called :func:`record_end` keeps what that wrote,
     unless an error follows. Runs of this host with a dead process become interrupted.
@@ -449,6 +468,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         command=without_credentials(_command()),
         versions=json.dumps(library_versions()),
         host=this_host(),
+        machine=json.dumps(this_machine()),
         started=started,
         state="running",
         pid=os.getpid(),
@@ -459,7 +479,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
     store.write([row], replace="run")
     before = _USED.set(set())
     try:
-        yield run
+        yield settings_of(config, run)
     except IncompleteError as error:
         record_end(store, run, error.missing)
         raise

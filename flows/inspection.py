@@ -32,13 +32,6 @@ from capim.tasks.references import encoder_name
 if TYPE_CHECKING:
     from capim.tasks.encoders import CatalogEntry
 
-SHOWN_FIRST = {
-    "encoders": ("name", "licence", "millions", "published", "needs"),
-    "corpora": ("name", "title", "licence", "available"),
-    "adapters": ("name", "loads", "installed"),
-    "analyses": ("name", "title", "runs", "package"),
-}
-"""Columns of a list that are shown first on a narrow terminal."""
 Items: TypeAlias = Literal["image", "caption", "pair", "quadruple"]
 
 
@@ -58,11 +51,14 @@ def _encoders(workspace: str | None) -> Iterator[Row]:
     for spec in specs:
         adapter = ADAPTERS.get(spec.adapter)
         roles = adapter.roles if adapter else ()
-        known = headline(spec.checkpoint, references)
+        known = headline(spec, references)
+        on_hub = spec.checkpoint != spec.adapter and not spec.checkpoint.startswith("package:")
         yield {
             "name": spec.name,
             "adapter": spec.adapter,
             "checkpoint": spec.checkpoint,
+            "revision": spec.revision if spec.resolved else "unpinned" if on_hub else "",
+            "pinned_by": spec.facts.get("pinned_by"),
             "vectors": spec.vectors,
             "dim": spec.facts.get("dim") if spec.adapter == OF_OUTCOMES else spec.dim,
             "precision": spec.precision,
@@ -70,9 +66,9 @@ def _encoders(workspace: str | None) -> Iterator[Row]:
             "roles": "query, document" if roles else "",
             "prompt": spec.options.get("caption_template", "the checkpoint's own" if roles else ""),
             "millions": spec.facts.get("parameters"),
+            **{name: spec.facts.get(name) for name in ("memory_mb", "context")},
             "licence": spec.licence,
-            "training": spec.facts.get("training"),
-            "trained_on": spec.facts.get("trained_on"),
+            **{name: spec.facts.get(name, "unknown") for name in ("released", "languages", "training", "trained_on")},
             "link": spec.facts.get("link"),
             "extra": adapter.extra if adapter else "",
             "published": known and f"{known.dataset} {known.protocol} {known.metric} {100 * known.value:.1f}",
@@ -82,7 +78,7 @@ def _encoders(workspace: str | None) -> Iterator[Row]:
         }
 
 
-def _adapters() -> Iterator[Row]:
+def _adapters(_: str | None) -> Iterator[Row]:
     from capim.tasks.encoders import ADAPTERS
 
     for name, adapter in ADAPTERS.items():
@@ -98,13 +94,13 @@ def _adapters() -> Iterator[Row]:
         }
 
 
-def _corpora() -> Iterator[Row]:
+def _corpora(_: str | None) -> Iterator[Row]:
     from capim.tasks.corpora.naming import list_corpora
 
     return iter(list_corpora())
 
 
-def _protocols() -> Iterator[Row]:
+def _protocols(_: str | None) -> Iterator[Row]:
     from capim.tasks.protocols import FAMILIES, PROTOCOLS
 
     takes = {"retrieval": "the captions of the reference language", "mean": "all: the planned results"}
@@ -113,7 +109,7 @@ def _protocols() -> Iterator[Row]:
         yield {"id": of.id, "direction": of.direction, "title": of.title, "several_languages": several}
 
 
-def _metrics() -> Iterator[Row]:
+def _metrics(_: str | None) -> Iterator[Row]:
     from capim.tasks.metrics import METRICS
 
     for metric in METRICS.values():
@@ -129,7 +125,7 @@ def _metrics() -> Iterator[Row]:
         }
 
 
-def _analyses() -> Iterator[Row]:
+def _analyses(_: str | None) -> Iterator[Row]:
     from capim.tasks.analyses.table import ANALYSES
 
     for name, analysis in ANALYSES.items():
@@ -142,13 +138,15 @@ def _analyses() -> Iterator[Row]:
         }
 
 
-LISTS: dict[str, Callable[[], Iterator[Row]]] = {
-    "corpora": _corpora,
-    "protocols": _protocols,
-    "metrics": _metrics,
-    "analyses": _analyses,
-    "adapters": _adapters,
+LISTS: dict[str, tuple[Callable[[str | None], Iterator[Row]], Sequence[str]]] = {
+    "encoders": (_encoders, ("name", "millions", "licence", "needs", "published")),
+    "corpora": (_corpora, ("name", "title", "licence", "needs")),
+    "protocols": (_protocols, ()),
+    "metrics": (_metrics, ()),
+    "analyses": (_analyses, ("name", "title", "runs", "package")),
+    "adapters": (_adapters, ("name", "loads", "installed")),
 }
+"""List -> what gives its rows in a workspace, and the columns that are shown first on a narrow terminal."""
 
 
 def list_known(
@@ -156,7 +154,6 @@ def list_known(
     corpus: str | None = None,
     *,
     workspace: str | None,
-    to: Annotated[str | None, "FILE"] = None,
     everything: Annotated[bool, "--all"] = False,
     modality: Items | None = None,
     quiet: bool,
@@ -164,8 +161,8 @@ def list_known(
     """List encoders, corpora, protocols, metrics, analyses, adapters (they load encoders), or the ids of a corpus.
 
     Each row names the package that it comes from: capim, or an installed package that adds rows (docs/own_model.md).
-    With --to, also write a suite file in which the revision of every encoder is the current commit of its branch.
-    Encoders are listed with a published result.
+    Encoders are listed with a published result, and what is known about them; a model without a revision that a
+    source states is "unpinned": the first run resolves its newest commit, and stores it.
     Models of the store that the catalog does not have, such as imported ones, follow with their facts.
     With --all, list the models of mteb that take images instead, with memory, licence and the packages they need that
     are not installed here; a suite uses one by a table with adapter = "mteb" and checkpoint = NAME.
@@ -182,11 +179,10 @@ def list_known(
     Args:
         what: what to list
         corpus: with ids: a stored corpus, or what `capim check` takes
-        to: with encoders: write a suite file with every model at its current commit
         everything: with encoders: the models of mteb
         modality: with ids: kind of items (default: image)
     """
-    given = {"CORPUS": corpus, "--modality": modality, "--to": to, "--all": everything}
+    given = {"CORPUS": corpus, "--modality": modality, "--all": everything}
     for name, value in given.items():
         kind = "ids" if name in ("CORPUS", "--modality") else "encoders"
         if value and what != kind:
@@ -199,15 +195,8 @@ def list_known(
         from capim.tasks.encoders import of_mteb
 
         return Rows(rows=of_mteb.rows(), keep=("name", "memory_mb", "licence", "needs"), code=0)
-    if to:
-        from capim.tasks.encoders import identity
-
-        pins = identity.pin()
-        Path(to).write_text(identity.pinned_toml(pins), encoding="utf-8")
-        n_pinned = sum(not isinstance(each, str) for each in pins.values())
-        say(f"{n_pinned} of {len(pins)} encoders pinned in {to}; the others are comments that say why they are not")
-    rows = _encoders(workspace) if what == "encoders" else LISTS[what]()
-    return Rows(rows=rows, keep=SHOWN_FIRST.get(what, ()), code=0)
+    rows, first = LISTS[what]
+    return Rows(rows=rows(workspace), keep=first, code=0)
 
 
 def _ids(name: str, workspace: str | None, modality: Items, *, quiet: bool) -> Rows:
@@ -236,7 +225,7 @@ def check(
     name: str,
     suite: str | None = None,
     *,
-    config: Annotated[RunConfig, "precision", "compile", "trust_remote_code"],
+    config: Annotated[RunConfig, "precision", "trust_remote_code"],
     device: Annotated[str | None, "D"] = None,
     missing: Literal["error", "skip"] | None = None,
     form: Form,
@@ -252,7 +241,7 @@ def check(
     everything that is wrong with it is printed, how a folder was recognised, and the command to type next. Exit code 2
     if a run would refuse it. The layouts that are recognised: docs/own_data.md.
 
-    Options of a model: SUITE, --device, --precision, --compile, --trust-remote-code, --format, --columns, --wide.
+    Options of a model: SUITE, --device, --precision, --trust-remote-code, --format, --columns, --wide.
     Options of a corpus: --missing; --columns ROLE=NAME,… says what the columns of a table hold (caption=title).
 
     Example: capim check tiny-clip
@@ -267,7 +256,7 @@ def check(
     """
     kind = _kind_of(name, {encoder_name(each) for each in config.encoders})
     of_model = {
-        "SUITE": suite, "--device": device, "--precision": config.precision, "--compile": config.compile,
+        "SUITE": suite, "--device": device, "--precision": config.precision,
         "--trust-remote-code": config.trust_remote_code, "--format": form.format != Form().format,
         "--wide": form.wide,
     }  # fmt: skip
@@ -290,9 +279,8 @@ def check(
         say(line)
     spec = entry_for(name, config).spec
     spec = replace(spec, precision=config.precision or spec.precision)
-    how = {"trust_remote_code": config.trusts(name), "compiled": config.compile}
     verdicts = []
-    for verdict in check_encoder(spec, device=choose_device(device or "cpu"), **how):
+    for verdict in check_encoder(spec, device=choose_device(device or "cpu"), trust_remote_code=config.trusts(name)):
         verdicts.append(verdict)
         if not quiet and form.table:
             sys.stderr.write(f"{verdict.result:5}{verdict.check}\n")
@@ -446,8 +434,8 @@ def prune(*, workspace: str | None, form: Form, keep: Annotated[int, "N"] = 30, 
 
 
 def drop(
-    *,
     workspace: str | None,
+    *,
     encoder: str | None = None,
     corpus: str | None = None,
     modality: Modality | None = None,

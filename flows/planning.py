@@ -30,14 +30,14 @@ from capim.tasks.compare import combined, comparisons, ranking
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.corpora.naming import corpus_to_read
 from capim.tasks.corpora.opened import OpenCorpora
-from capim.tasks.derive import Derivation, Work, stored_rows
+from capim.tasks.derive import Derivation, Work
 from capim.tasks.encoders.checkpoint import downloads_of
 from capim.tasks.evaluate import OfEvaluation, evaluated_rows, newest_evaluations
 from capim.tasks.hub import disk, size
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.references import EvaluationRef, Missing, SetsRef, by_corpus, this_host
 from capim.tasks.report import analyses_of, devices_of, gate_of, page_of
-from capim.tasks.results.figures import figures_of
+from capim.tasks.results.figures import Figures
 from capim.tasks.results.scoring import ScoredSets, incomplete, scored_sets, stored_evaluations
 from capim.tasks.why import NEW_INPUT, Earlier, name_in
 
@@ -187,7 +187,7 @@ class _Planning:
         """Add the part of one set; return how many of its items are to be encoded."""
         n_items = n = len(corpus.items(key.modality))
         if corpus.fingerprint in self._registered:
-            n = 0 if self.store.intact(key) else len(self.store.missing(key, n_items))
+            n = 0 if self.store.intact(key) else len(self.store.missing(key))
         part = Part(step="embed", what=f"{key.modality}s", corpus=corpus.name, encoder=spec.name, stored=n_items - n)
         if n:
             self.encoding.add(corpus.name)
@@ -235,7 +235,7 @@ class _Planning:
     def _figures(self, scored: ScoredSets) -> list[Derivation]:
         """Add the results of one encoder on one corpus; return those to do."""
         keep, names = self.config.keep_replicates, (scored.sets.corpus, scored.sets.encoder)
-        _, (*figures, replicates) = figures_of(scored, self.config.resampling, keep_replicates=keep)
+        *figures, replicates = Figures(scored=scored, resampling=self.config.resampling, keep_replicates=keep).works()
         todo = self._ask("evaluate", "figures", figures, *names)
         if replicates.wanted:
             self._ask("evaluate", "replicates", [replicates], *names)
@@ -291,7 +291,7 @@ class _Planning:
         """Add a part of derivations; return those to do: ``unknown`` depend on rows to be made before them."""
         todo = []
         for work in works:
-            stored = stored_rows(self.store, work.table, [each.key for each in work.wanted])
+            stored = self.store.stored_rows([each.key for each in work.wanted])
             todo += [each for each in work.wanted if each.key not in stored or each in unknown]
             self.keys.update(each.key for each in work.wanted)
         n_stored = sum(len(work.wanted) for work in works) - len(todo)

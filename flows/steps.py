@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
@@ -233,10 +233,10 @@ def evaluate(
 
     done: tuple[EvaluationRef, ...] = _run("benchmark:evaluate", config, quiet=quiet, show=show)
 
-    def figures() -> list[ShownResult]:
-        return in_order(rows_of(EmbeddingStore.open(config.store_uri), Result, done))
+    def figures() -> Iterator[ShownResult]:  # read only where they are shown
+        yield from in_order(rows_of(EmbeddingStore.open(config.store_uri), Result, done))
 
-    return Rows(rows=figures, columns=terminal.RESULT_COLUMNS, code=0, instead=lambda form: form == Form())
+    return Rows(rows=figures(), columns=terminal.RESULT_COLUMNS, code=0, instead=lambda form: form == Form())
 
 
 def _of_judgements(config: RunConfig, file: str) -> tuple[RunConfig, Metric]:
@@ -307,7 +307,6 @@ def compare(
     in each language and direction is one look; intervals and p-values hold for all looks of the request together.
 
     With --own-metric, encoders are compared by a metric of your own; otherwise its stored comparisons stay as they are.
-    Analyses run only if --analyses names them; `capim analyse` runs only analyses.
 
     Example: capim compare --corpora shapes
 
@@ -318,10 +317,10 @@ def compare(
     Example: capim compare --encoders tiny-clip,tiny-clip-plain --corpora shapes --slice objects=circle
 
     Returns:
-        A frame with one row per pair and result, headline results first. ``difference`` is ``encoder_a``
-        (of ``compare(a, b)`` the first) minus ``encoder_b``, with its interval; ``p_adjusted`` is adjusted over the
-        pairs that are compared here, of headline results over those of all of them; ``state`` is what the tests say of
-        ``encoder_a``: better, worse, equivalent or undecided.
+        A frame with one row per pair and result, headline results first; ``compare(a, b)`` gives the rows of these two.
+        ``difference`` is ``encoder_a`` (the first of the two) minus ``encoder_b``, with its interval; ``p_adjusted`` is
+        adjusted over the pairs that are compared here, of headline results over those of all of them; ``state`` is what
+        the tests say of ``encoder_a``: better, worse, equivalent or undecided.
     """
     config = _of_pair(config, a, b)
     if own_metric is not None:
@@ -350,17 +349,20 @@ def compare(
     compared = rows_of(store, Comparison, done)
     known = sorted({row.protocol for row in compared})
     chosen = {each for name in given or known for each in matching(name, known)}
-    compared = [row for row in compared if row.protocol in chosen]
+    compared = [_with_revisions(store, row) for row in compared if row.protocol in chosen]
+    if config.encoders and not compared:
+        raise RequestError(_apart(config))
     say(*summary(compared))
     sys.stderr.write(f"{len(compared)} comparisons stored{of_some if config.encoders else ''}\n")
-    pairs = [*map(_with_revisions(store), pair_rows(compared, a))]
+    pairs = pair_rows(compared, a)
     if wanted:
         return Rows(rows=[pair_columns(row) for row in pairs if row.metric in wanted], columns=PAIR_COLUMNS, code=0)
 
     def headlines(form: Form) -> bool:
-        if form not in (Form(), Form(format="table")):
+        shown = headline_pairs(pairs)
+        if form not in (Form(), Form(format="table")) or (pairs and not shown):
             return False
-        if shown := headline_pairs(pairs):
+        if shown:
             Rows(rows=shown, keep=("encoder_a", "encoder_b", "state", "difference", "p_adjusted", "corpus")).print(form)
             of_headline = [row for row in pairs if row.family == "headline"]
             for corpus in sorted({row.corpus for row in of_headline}):
@@ -373,16 +375,24 @@ def compare(
     return Rows(rows=[*map(pair_columns, pairs)], columns=PAIR_COLUMNS, code=0, instead=headlines)
 
 
-def _with_revisions(store: EmbeddingStore) -> Callable[[P], P]:
-    """Return a function that names two revisions of one encoder in a comparison as ``NAME@REVISION``."""
+def _apart(config: RunConfig) -> str:
+    """Return the fault that these encoders have no result in common, with the states that each has results on."""
+    from capim.tasks.evaluate import find_evaluations
 
-    def named(row: P) -> P:
-        if row.encoder_a != row.encoder_b:
-            return row
-        a, b = (f"{row.encoder_a}@{store.encoder(each).revision}" for each in (row.fingerprint_a, row.fingerprint_b))
-        return replace(row, encoder_a=a, encoder_b=b)
+    store = EmbeddingStore.open(config.store_uri)
+    sets = [each.sets for each in find_evaluations.fn(replace(config.selection, protocols=()))]
+    revisions = [f"{of.encoder}@{store.encoder(of.encoder_fingerprint).revision}" for of in sets]
+    states = [f"{name} on {of.corpus} ({of.corpus_fingerprint})" for name, of in zip(revisions, sets, strict=True)]
+    how = "`capim embed` or `capim import`, then `capim evaluate`, bring them to one state of a corpus"
+    return f"no two of these encoders have a result in common: {', '.join(sorted(states))}; {how}"
 
-    return named
+
+def _with_revisions(store: EmbeddingStore, row: P) -> P:
+    """Return a comparison in which two revisions of one encoder are named as ``NAME@REVISION``."""
+    if row.encoder_a != row.encoder_b:
+        return row
+    a, b = (f"{row.encoder_a}@{store.encoder(each).revision}" for each in (row.fingerprint_a, row.fingerprint_b))
+    return replace(row, encoder_a=a, encoder_b=b)
 
 
 def _of_pair(config: RunConfig, a: str | None, b: str | None) -> RunConfig:
@@ -422,16 +432,16 @@ def _compare_slices(config: RunConfig, slices: Sequence[str], languages: Sequenc
     from capim.tasks.evaluate import find_evaluations
     from capim.tasks.metrics import METRICS
     from capim.tasks.references import by_corpus
-    from capim.tasks.results.sliced import sliced_comparisons
+    from capim.tasks.results.comparison import sliced_comparisons
 
-    found = find_evaluations.fn(config.store_uri, **config.selection)
+    found = find_evaluations.fn(replace(config.selection, protocols=()))
     groups = [group for group in by_corpus(found) if len(group) > 1]
     if not groups:
-        raise RequestError("no corpus has results of two of these encoders; run `capim evaluate` first")
+        raise RequestError(_apart(config))
     asked = {"slices": slices, "languages": languages, "protocols": config.protocols}
     how: dict[str, Any] = {**asked, "metrics": [METRICS[name] for name in metrics], "resampling": config.resampling}
     store = EmbeddingStore.open(config.store_uri)
-    compared = [_with_revisions(store)(row) for group in groups for row in sliced_comparisons(store, group, **how)]
+    compared = [_with_revisions(store, row) for group in groups for row in sliced_comparisons(store, group, **how)]
     rows, looks = sliced_pairs(compared)
     say(f"looks: {looks}; intervals and p-values hold for all of them and all pairs; other requests are not counted")
     return Rows(rows=rows, columns=SLICED_COLUMNS, code=0)
@@ -472,26 +482,21 @@ def _words(rows: Sequence[Ranking]) -> list[str]:
 
 def _lines(rows: Sequence[Ranking]) -> list[dict[str, Any]]:
     """One row per ranked encoder, the best macro mean first."""
-    found = {(row.encoder_fingerprint, row.estimand): row for row in rows}
-    means = [row for row in rows if row.estimand == "these corpora"]
+    from capim.reports.format import ranks
+
+    like_these = {row.encoder_fingerprint: row for row in rows if row.estimand == LIKE_THESE}
+    means = [row for row in rows if row.estimand == "these corpora" and row.value is not None]
     lines = []
-    for row in sorted(
-        (row for row in means if row.value is not None), key=lambda row: (-(row.value or 0.0), row.encoder)
-    ):
-        like_these = found[row.encoder_fingerprint, LIKE_THESE]
-        tested = {"ranks_like_these": _ranks(like_these)} if like_these.rank_low else {}
+    for row in sorted(means, key=lambda row: (-(row.value or 0.0), row.encoder)):
+        of_suite, tested = ranks(row.rank_low or 0, row.rank_high or 0), like_these[row.encoder_fingerprint]
+        other = {"ranks_like_these": ranks(tested.rank_low, tested.rank_high or 0)} if tested.rank_low else {}
         interval = {"macro_mean": row.value, "low": row.ci_low, "high": row.ci_high}
-        lines.append({"ranks": _ranks(row), **tested, "encoder": row.encoder, **interval, **json.loads(row.headlines)})
+        lines.append({"ranks": of_suite, **other, "encoder": row.encoder, **interval, **json.loads(row.headlines)})
     return lines
 
 
-def _ranks(row: Ranking) -> str:
-    low, high = row.rank_low, row.rank_high
-    return f"{low}" if low == high else f"{low}–{high}"
-
-
 def analyse(config: Annotated[RunConfig, AnalyseOptions], *, quiet: bool) -> Rows:
-    """Analyse stored outcomes: misses, hard queries, hubs, calibration, ablations, and published results.
+    """Analyse stored outcomes: misses, hard queries, calibration, ablations, and published results.
 
     Runs all analyses, or those that --analyses names, over the encoders of each corpus; the next report shows them.
 
@@ -521,8 +526,8 @@ def watch(
     Example: capim watch --strict --format json
 
     Args:
-        strict: also fail where there is nothing to compare with, and on a drop of a point or more where there are too
-            few images for any drop to be significant
+        strict: also fail where there is nothing to compare with, without pinning it, and on a drop of a point or more
+            where there are too few images for any drop to be significant
     """
     check_names(config, "watch")
     from capim.tasks.reference.changes import WatchRule
@@ -564,7 +569,7 @@ def report(
 
     Args:
         compare: compare two reports instead
-        everything: include samples of corpora next to whole corpora
+        everything: include samples of corpora next to the whole ones
         markdown: report.md of a hundred lines at most, or with every table
 
     Returns:
@@ -719,9 +724,11 @@ def import_(
     known = _facts(given)
 
     def add_facts() -> None:
-        from capim.tasks.imports import write_facts
+        from capim.tasks.imports import lacking_facts, write_facts
 
-        say(*(write_facts(EmbeddingStore.open(config.store_uri), known) if known and not dry_run else ()))
+        if not dry_run:
+            store = EmbeddingStore.open(config.store_uri)
+            say(*(write_facts(store, known) if known else lacking_facts(store, given.get("encoder", ""))))
 
     if kind == "facts only":
         add_facts()
@@ -730,7 +737,6 @@ def import_(
     from capim.flows.exchange import import_outcomes
     from capim.flows.execution import start
     from capim.store.sets.importing import ImportRow
-    from capim.tasks.imports import Identity
     from capim.tasks.results.imported.runs import tag_of
     from capim.tasks.results.imported.sources import Kind, Source
 
@@ -740,7 +746,7 @@ def import_(
         one = tuple((role, str(name)) for role, name in roles.items())
         of_row |= {"columns": one, "skip_bad_rows": skip_bad_rows}
         row = ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), **of_row)
-        say(*start(flow, config, [row], replace=replace, by_position=by_position, plan=dry_run))
+        say(*start(flow, config, row, replace=replace, by_position=by_position, plan=dry_run))
         add_facts()
         return
     option = {"runs": "qrels" if "qrels" in given else "run", "published results": "published"}.get(kind, kind)
@@ -749,10 +755,9 @@ def import_(
         raise RequestError(f"--run: {1 + len(more)} runs in one command need --qrels FILE; import them one at a time")
     name = given.get("encoder") or given.get("same_as") or (tag_of(Path(path)) if option == "run" else "")
     runs = tuple(given.get("run", ())) if option == "qrels" else ()
-    source = Source(cast("Kind", option), path, name, protocol, by_position, runs, roles, skip_bad_rows)
-    identity = Identity(given.get("encoder"), revision, note, same_as)
-    how: dict[str, Any] = {"identity": identity, "replace": replace, "plan": dry_run}
-    say(*start(import_outcomes, config, given.get("corpus"), source, **how))
+    of_model = {"revision": revision, "note": note, "same_as": same_as}
+    source = Source(cast("Kind", option), path, name, protocol, by_position, runs, roles, skip_bad_rows, **of_model)
+    say(*start(import_outcomes, config, given.get("corpus"), source, replace=replace, plan=dry_run))
     add_facts()
 
 

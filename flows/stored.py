@@ -13,8 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import isnan
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from capim.flows.config import Size, Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
@@ -68,8 +72,11 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
     if "encoder" in wanted:
         wanted["encoder"] = [*map(encoder_name, wanted["encoder"])]
     if any("@" in name for name in wanted.get("encoder", ())):
-        current = store.states().encoders
-        wanted["encoder"] = [current.get(name, store.fingerprint_of(name)) for name in wanted["encoder"]]
+        current, having = store.states().encoders, store.counts(table, "encoder_fingerprint")
+        meant = {name: current.get(name, store.fingerprint_of(name)) for name in wanted["encoder"]}
+        if lacking := ",".join(name for name, of in meant.items() if "@" in name and of not in having):
+            raise RequestError(f"{lacking}: no {table}; run `capim evaluate --encoders {lacking}` first")
+        wanted["encoder"] = [*meant.values()]
     for column in ("encoder", "corpus"):
         names = wanted.get(column, [])
         fingerprints = [name for name in names if is_fingerprint(name)]
@@ -150,7 +157,7 @@ def unknown_texts(store: EmbeddingStore, statement: str) -> str:
 # --- `results`, `query`, `why`
 
 
-def why(run: str = "last", *, workspace: str | None) -> Rows:
+def why(workspace: str | None, run: str = "last") -> Rows:
     """Show what a run computed and why (new input, another setting, newer code), and how much was already stored.
 
     Everything that is derived is compared with the newest earlier entry of the same corpus, encoder and result in the
@@ -178,18 +185,21 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
 
 
 def results(
-    *,
     workspace: str | None,
+    *,
     encoders: Annotated[Texts | None, "X,Y"] = None,
     corpora: Annotated[Texts | None, "A,B"] = None,
     protocols: Annotated[Texts | None, "P,Q"] = None,
     metrics: Annotated[Texts | None, "M,N"] = None,
     against: Literal["published"] | None = None,
+    wide: bool = False,
 ) -> Rows:
-    """Print current results: one row per encoder, corpus, protocol and metric.
+    """Show current results: one row per encoder, corpus, protocol and metric.
 
-    For a name, the state with the newest result is shown; NAME@REVISION is another revision of an encoder. States of a
+    For a name, its newest state with results is shown; NAME@REVISION is another revision of an encoder. States of a
     corpus are named by their fingerprints (`capim store info --format json`).
+
+    After `capim analyse`, a result of a model and corpus with a published one says how the two compare.
 
     The table shows the main columns; --format json and csv print all of them, among them the interval method, seed,
     replicates and sealed embedding sets of every result.
@@ -207,26 +217,37 @@ def results(
         protocols: only these protocols (or shell patterns)
         metrics: only these metrics (or shell patterns)
         against: compare with published results
+
+    Returns:
+        A frame with the main columns, or with ``wide`` all of them.
     """
+    from capim.reports.elements.words import against_published
     from capim.store.sets.importing import matched_by
+    from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
     store = open_store(workspace)
     wanted = wanted_rows(store, "results", encoder=encoders, corpus=corpora, protocol=protocols, metric=metrics)
+    of_slices = {"analysis": [REFERENCE], **wanted}
+    judged = store.current(Slice, **of_slices)
     if not against:
-        said = matched_by(store)
-        rows = [{**vars(row), "matched": said(row)} for row in in_order(store.current(Result, True, **wanted))]
+        said, key_of = matched_by(store), attrgetter(*FIGURE_OF_STATES)
+        beside_ours = {key_of(row): against_published(row) for row in judged}
+        rows = [
+            {**vars(row), "matched": said(row), "published": beside_ours.get(key_of(row), "")}
+            for row in in_order(store.current(Result, True, **wanted))
+        ]
         states = [name for name in wanted if name.endswith("_fingerprint")]
         say(*[] if states else behind(store.all(Result, **wanted), store.states()))
         if "encoder_fingerprint" in states:
             states.insert(0, "revision")
             rows = [{**row, "revision": store.encoder(row["encoder_fingerprint"]).revision} for row in rows]
-        columns = (*RESULT_COLUMNS, *states, *["matched"] * any(row["matched"] for row in rows))
-        return Rows(rows=rows, columns=columns, none=lambda: no_rows(store, "results", wanted))
+        more = [name for name in ("matched", "published") if any(row[name] for row in rows)]
+        columns = (*RESULT_COLUMNS, *states, *more)
+        return Rows(rows=rows, columns=None if wide else columns, none=lambda: no_rows(store, "results", wanted))
     from capim.tasks.published import PublishedBeside, beside
 
-    of_slices = {"analysis": ["reference"], **wanted}
     compared = []
-    for row in store.current(Slice, **of_slices):
+    for row in judged:
         figure = (row.encoder, row.corpus, row.protocol, row.metric, row.value)
         other = json.loads(row.detail or "{}")
         how = (other.get("published"), row.level_name, row.reason, other.get("source"))
@@ -237,8 +258,8 @@ def results(
 
 
 def choose(
-    *,
     workspace: str | None,
+    *,
     weights: Annotated[Texts, "A=70,B=30"],
     limits: Annotated[Texts | None, "bytes=1024,licence=free"] = None,
 ) -> Rows:
@@ -255,6 +276,9 @@ def choose(
             are scaled to sum to 1
         limits: bytes is the most per image, dim the most components, parameters the most millions, rate the least
             images per second; licence is free or commercial-use; unseen: not trained on a corpus with a weight
+
+    Returns:
+        A frame with one row per encoder that is ranked, the first one first.
     """
     from capim.reports.rows import choice
     from capim.reports.rows.reading import read_report_data
@@ -277,9 +301,9 @@ def choose(
 
 
 def query(
+    workspace: str | None,
     sql: str,
     *,
-    workspace: str | None,
     timeout: Annotated[float | None, "S"] = None,
     memory: Annotated[Size, "SIZE"] = None,
 ) -> Rows:
@@ -306,11 +330,11 @@ def query(
 
 
 def search(
+    workspace: str | None,
     text: str | None = None,
     *,
-    workspace: str | None,
-    image: Annotated[str | None, "F"] = None,
-    vector: Annotated[str | None, "F"] = None,
+    image: Annotated[str | Path | bytes | None, "F"] = None,
+    vector: Annotated[str | Path | NDArray[np.floating] | None, "F"] = None,
     modality: Modality | None = None,
     encoder: str,
     corpus: str,
@@ -333,6 +357,10 @@ def search(
         corpus: name, path or fingerprint of a corpus in the store
         k: number of results (default: 10)
         device: device that encodes the query (default: auto)
+
+    Returns:
+        A frame with one row per item, the nearest first. From Python, ``image`` may be a file or its bytes, and
+        ``vector`` an array ``(dim,)``, of a multi-vector encoder ``(n, dim)``.
     """
     from capim.flows.searching import FOUND_COLUMNS, find
 

@@ -11,6 +11,8 @@ from rich.cells import cell_len, chop_cells
 
 _GAP = "  "
 _FIRST = 28  # cells that the first column may take unwrapped: it names the row
+_WORD = 24  # cells of the longest word that a column keeps together
+_WORDS = re.compile(r"[^\s/_,;-]*[\s/_,;-]*")  # a line is broken between them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,9 @@ class TextColumn:
 
     def least(self, *, first: bool) -> int:
         """Return the least width in which it is still easy to read: more for longer texts."""
-        wanted = _FIRST if first else max(cell_len(self.name), min(12 + self.natural // 8, 20))
+        words = {cell_len(word.rstrip()) for text in self.cells for word in _WORDS.findall(text)}
+        longest = max((each for each in words if each <= _WORD), default=0)
+        wanted = _FIRST if first else max(cell_len(self.name), min(12 + self.natural // 8, 20), longest)
         return self.natural if self.numeric else min(self.natural, wanted)
 
 
@@ -56,7 +60,7 @@ def wrap(text: str, width: int) -> list[str]:
     """
     lines: list[str] = []
     line = ""
-    for part in re.findall(r"[^\s/_,;-]*[\s/_,;-]*", text):
+    for part in _WORDS.findall(text):
         if cell_len((line + part).rstrip()) > width and line:
             lines.append(line.rstrip())
             line = ""

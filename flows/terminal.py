@@ -153,7 +153,7 @@ class Rows:
     """Rows that a command prints, and that are a frame in Python.
 
     Args:
-        rows: All with the same columns; as a function, where not everybody reads them.
+        rows: All with the same columns; they are read once.
         columns: Picks and orders the columns of a table and of a frame; JSON and CSV have every column.
         keep: The columns of a table that are shown first.
         none: Gives the reason for no rows.
@@ -161,7 +161,7 @@ class Rows:
         instead: For some forms shows something else, and says whether it did.
     """
 
-    rows: pa.Table | Iterable[object] | Callable[[], pa.Table | Iterable[object]]
+    rows: pa.Table | Iterable[object]
     columns: Sequence[str] | None = None
     keep: Sequence[str] = ()
     none: Callable[[], str] | None = None
@@ -170,8 +170,7 @@ class Rows:
 
     def read(self) -> pa.Table | list[Row]:
         """Return the rows."""
-        rows = self.rows() if callable(self.rows) else self.rows
-        return rows if hasattr(rows, "to_pylist") else [*map(cells_of, rows)]  # type: ignore[return-value]
+        return self.rows if hasattr(self.rows, "to_pylist") else [*map(cells_of, self.rows)]  # type: ignore[return-value]
 
     def print(self, form: Form, out: TextIO | None = None) -> int:
         """Print the rows; return the exit code.
@@ -268,7 +267,7 @@ def bars(*, quiet: bool = False, flow: str = "", corpora: int = 1, title: str = 
             yield
     else:
         if title:
-            say(f"begun: {title}")
+            say(f"starting {title}")
         with listening(_lines(overall)):
             yield
 

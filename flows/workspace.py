@@ -7,26 +7,15 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stderr
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stderr
 from dataclasses import fields
 from functools import wraps
 from html import escape
-from inspect import Parameter, Signature, cleandoc, signature
+from inspect import Parameter, cleandoc, signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Literal,
-    NamedTuple,
-    ParamSpec,
-    TypeVar,
-    cast,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -51,12 +40,11 @@ from capim.flows.config import (
     run_config,
     step_config,
 )
-from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
+from capim.flows.searching import StoreServices
 from capim.flows.terminal import TABLE, Row, Rows, cell, say
 from capim.store import EmbeddingStore, Modality, Vectors
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import texts
-from capim.store.types import Found
 from capim.store.vectors import Ragged
 
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
@@ -118,12 +106,12 @@ class ReportPath(str):
         return f'{frame}<p><a href="{escape(self)}" target="_blank">{escape(self)}</a></p>'
 
 
-def _framed(rows: Rows, wide: bool = False) -> Frame:
-    """Return rows as a frame, with their main columns unless ``wide``; if there are none, print the reason."""
+def _framed(rows: Rows) -> Frame:
+    """Return rows as a frame, with their main columns; if there are none, print the reason."""
     read = rows.read()
     if not len(read) and rows.none:
         say(*rows.none().splitlines())
-    return frame_of(read, None if wide else rows.columns)
+    return frame_of(read, rows.columns)
 
 
 _OPTION = re.compile(r"(?<![\w/-])--([a-z]+(?:-[a-z]+)*)(?: (?=[A-Z]{2,}|\d)|(?![\w-]))(\S*)")
@@ -175,7 +163,7 @@ def renamed_keywords(given: Mapping[str, Any], taken: Collection[str]) -> dict[s
     """Return keywords under the names that are taken: ``encoder`` for ``encoders``, and the other way round.
 
     Examples:
-        >>> renamed_keywords({"corpora": ["a"], "encoder": "b"}, {"corpus", "encoders"})
+        >>> renamed_keywords(dict(corpora=["a"], encoder="b"), {"corpus", "encoders"})
         {'corpus': 'a', 'encoders': 'b'}
     """
     found = {}
@@ -189,17 +177,6 @@ def renamed_keywords(given: Mapping[str, Any], taken: Collection[str]) -> dict[s
     return found
 
 
-def _found(function: Callable[Concatenate[EmbeddingStore, P], Found]) -> Callable[Concatenate[Workspace, P], Frame]:
-    """Return a search as a method."""
-
-    @wraps(function)
-    def search(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> Frame:
-        return frame_of(function(self.store, *args, **kwargs).rows, FOUND_COLUMNS)
-
-    search.__name__ = "search"
-    return cast("Callable[Concatenate[Workspace, P], Frame]", _checked(search))
-
-
 def _step(
     options: Callable[P, object], function: Callable[..., T], give: Callable[[T], R]
 ) -> Callable[Concatenate[Workspace, P], R]:
@@ -207,7 +184,7 @@ def _step(
     known: Any = {each.name: each for each in fields(options)}  # type: ignore[arg-type]
     taken = signature(options)
 
-    def method(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> R:
+    def step(self: Workspace, /, *args: P.args, **kwargs: P.kwargs) -> R:
         given: dict[str, Any] = {**taken.bind(*args).arguments, **renamed_keywords(kwargs, known)}
         suite = given.pop("suite", None)
         config = step_config(function.__name__, known, {"workspace": self.workspace, **given}, suite)
@@ -215,24 +192,46 @@ def _step(
         quiet = {"quiet": self.quiet} if "quiet" in signature(function).parameters else {}
         return give(function(config, **own, **quiet))
 
-    step = wraps(function)(_checked(method))
-    step.__doc__ = _help(function, options)
-    returns = give if isinstance(give, type) else signature(give).return_annotation
-    vars(step)["__signature__"] = _plain(options, taken).replace(return_annotation=returns)
-    return cast("Callable[Concatenate[Workspace, P], R]", step)
+    return _documented(_checked(step), function, options, give)
 
 
-def _plain(options: Callable[..., object], taken: Signature) -> Signature:
-    """Return a signature with the types that a caller gives; a list of names may be one string with commas."""
-    hints = get_type_hints(options)
-    types = {name: str | Sequence[str] if get_origin(hint) is tuple else hint for name, hint in hints.items()}
+def _question(
+    function: Callable[Concatenate[str | None, P], T], give: Callable[[T], R], *, explains: bool = False
+) -> Callable[Concatenate[Workspace, P], R]:
+    """Return a command that reads or drops as a method; its first parameter is the workspace.
+
+    ``explains``: the command explains its rows on standard error, which a quiet workspace suppresses.
+    """
+
+    def question(self: Workspace, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with _messages(self) if explains else nullcontext():
+            return give(function(self.workspace, *args, **kwargs))
+
+    return _checked(_documented(question, function, function, give))
+
+
+def _documented(
+    method: Callable[P, R], function: Callable[..., object], options: Callable[..., object], give: Callable[..., object]
+) -> Callable[P, R]:
+    """Return the method with the name and docstring of a command, and the types that a caller gives and gets.
+
+    A list of names may be one string with commas.
+    """
+    taken, hints = signature(options), get_type_hints(options)
+    for name, hint in hints.items():
+        if any(get_origin(each) is tuple for each in (hint, *get_args(hint))):
+            hints[name] = str | Sequence[str] | None if type(None) in get_args(hint) else str | Sequence[str]
     itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-    given = [each.replace(annotation=types.get(name, Any)) for name, each in taken.parameters.items()]
-    return taken.replace(parameters=[itself, *given])
+    given = [each.replace(annotation=hints[name]) for name, each in taken.parameters.items() if name != "workspace"]
+    returns = give if isinstance(give, type) else signature(give).return_annotation
+    done = wraps(function)(method)
+    done.__doc__ = _help(function, options)
+    vars(done)["__signature__"] = taken.replace(parameters=[itself, *given], return_annotation=returns)
+    return done
 
 
 def _help(function: Callable[..., object], options: Callable[..., object]) -> str:
-    """Return the docstring of a step in Python: its first line, its arguments, and its return value."""
+    """Return the docstring of a command in Python: its first line, its arguments, and its return value."""
     text = cleandoc(function.__doc__ or "")
     lines = [f"    {name}: {about}" for name, about in described(options).items()]
     _, found, returns = text.partition("Returns:\n")
@@ -240,15 +239,13 @@ def _help(function: Callable[..., object], options: Callable[..., object]) -> st
     return "\n\n".join(parts)
 
 
+def _messages(workspace: Workspace) -> AbstractContextManager[object]:
+    """Suppress a command's messages, but not its rows, where the workspace is quiet; errors stay."""
+    return redirect_stderr(io.StringIO()) if workspace.quiet else nullcontext()
+
+
 def _ran(done: Rows | Benchmarked) -> Any:  # a path; with ``dry_run`` a frame
     return frame_of(done.read()) if isinstance(done, Rows) else ReportPath(done.report)
-
-
-@contextmanager
-def _quiet(workspace: Workspace) -> Iterator[None]:
-    """Suppress a command's messages, but not its rows, where the workspace is quiet; errors and warnings stay."""
-    with redirect_stderr(io.StringIO()) if workspace.quiet else nullcontext():
-        yield
 
 
 class Embedded(NamedTuple):
@@ -309,32 +306,12 @@ class Workspace:
     analyse = _step(AnalyseOptions, steps.analyse, _framed)
     compare = _step(CompareOptions, steps.compare, _framed)
 
-    @_checked
-    def results(
-        self,
-        *,
-        encoders: Texts | None = None,
-        corpora: Texts | None = None,
-        protocols: Texts | None = None,
-        metrics: Texts | None = None,
-        against: Literal["published"] | None = None,
-        wide: bool = False,
-    ) -> Frame:
-        """Return current results with their intervals; names may be shell patterns. ``wide``: every column.
-
-        Earlier states of an encoder or a corpus are named by fingerprint.
-        """
-        names = {"encoders": encoders, "corpora": corpora, "protocols": protocols, "metrics": metrics}
-        return _framed(stored.results(workspace=self.workspace, **names, against=against), wide)
-
-    @_checked
-    def choose(self, *, weights: Texts, limits: Texts | None = None) -> Frame:
-        """Return encoders ranked by a mean over tasks: ``choose(weights="shop=70,pages=30", limits="dim=512")``.
-
-        Standard error says why an encoder is not ranked; ``capim choose --help`` explains weights and limits.
-        """
-        with _quiet(self):
-            return _framed(stored.choose(workspace=self.workspace, weights=weights, limits=limits))
+    results = _question(stored.results, _framed)
+    choose = _question(stored.choose, _framed, explains=True)
+    why = _question(stored.why, _framed)
+    sql = _question(stored.query, _framed)
+    search = _question(stored.search, _framed)
+    drop = _question(inspection.drop, lambda _: None)
 
     @_checked
     def import_(
@@ -361,7 +338,7 @@ class Workspace:
         known = {*signature(steps.import_).parameters} - {"config", "paths", "given"}
         given = renamed_keywords({name: value for name, value in options.items() if value is not None}, known)
         config = step_config("import", {*known, "storage", "replicates"}, {"workspace": self.workspace, **given})
-        with TemporaryDirectory() as folder, _quiet(self):
+        with TemporaryDirectory() as folder, _messages(self):
             of_captions = caption_ids if caption_ids is not None or images is not None else ids
             for name, vectors, names in (("images", images, ids), ("captions", captions, of_captions)):
                 if vectors is not None:
@@ -379,20 +356,6 @@ class Workspace:
         config = run_config({"workspace": self.workspace, **fields}, suite)
         given = None if suite is None else str(suite)
         return inspection.check(str(name), given, config=config, form=TABLE, quiet=self.quiet, **own) == 0
-
-    @_checked
-    def drop(
-        self,
-        *,
-        encoder: str | None = None,
-        corpus: str | None = None,
-        modality: Modality | None = None,
-        results: bool = False,
-        yes: bool = False,
-    ) -> None:
-        """List the embeddings of an encoder or a corpus, and with ``yes`` drop them; ``results``: and all results."""
-        of: dict[str, Any] = {"encoder": encoder, "corpus": corpus, "modality": modality}
-        inspection.drop(workspace=self.workspace, **of, results=results, yes=yes)
 
     @_checked
     def outcomes(
@@ -476,18 +439,6 @@ class Workspace:
             raise RequestError(f"--protocol {protocol}: its queries choose between two items; name one with a gallery")
         right = np.split(task.relevant_ords, task.offsets[1:-1])
         return {query: items.tolist() for query, items in zip(task.query_ids.tolist(), right, strict=True)}
-
-    search = _found(find)
-
-    @_checked
-    def sql(self, statement: str) -> Frame:
-        """Return the answer to a SELECT (DuckDB) over all tables; it cannot write (``capim query --help``)."""
-        return _framed(stored.query(statement, workspace=self.workspace))
-
-    @_checked
-    def why(self, run: str = "last") -> Frame:
-        """Return what a run (an id, or ``last``) made, why, and how much it found stored."""
-        return _framed(stored.why(run, workspace=self.workspace), wide=True)
 
     @_checked
     def show(self, page: str = "/", /, **parameters: Texts | int) -> application.Shown:

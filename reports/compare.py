@@ -11,7 +11,7 @@ from typing import TypeAlias
 from capim.reports import format as show
 from capim.reports.destination import write_files
 from capim.reports.elements import tables, words
-from capim.reports.elements.page import Block, Cell, Mark, Notice, Report, Section, Table, Text
+from capim.reports.elements.page import Block, Cell, Evidence, Mark, Report, Section, Table
 from capim.reports.elements.tables import estimate, numbers, pivot, texts, value
 from capim.reports.render import render_html, render_markdown
 from capim.reports.rows.snapshot import Snapshot, changed_figures, changed_settings, load_snapshot
@@ -91,7 +91,7 @@ def _figures(
 
     blocks: list[Block] = []
     if removed:
-        blocks.append(Notice(title="Removed since, and not compared", items=(*removed, REPLACED), mark="bad"))
+        blocks.append(Evidence(title="Removed since, and not compared", lines=(*removed, REPLACED), mark="bad"))
     if worse := [c for c in moved if c.significant and c.worse]:
         items = []
         for c in sorted(worse, key=place)[:NAMED]:
@@ -100,12 +100,13 @@ def _figures(
             items.append(f"{encoder} on {corpus}, {protocol} {metrics[metric].label}: {difference}")
         if len(worse) > NAMED:
             items.append(f"and {show.count(len(worse) - NAMED, 'result')} more, in the table")
-        blocks.append(Notice(title="Significantly worse", items=tuple(items), mark="bad"))
+        blocks.append(Evidence(title="Significantly worse", lines=tuple(items), mark="bad"))
     if moved:
         blocks.append(_table(old, new, metrics, moved))
     else:
         n, equal = show.count(len(shared), "shared result"), shared and not removed
-        blocks.append(Text(text=f"All {n} are equal to the last digit." if equal else f"None of {n} differs."))
+        said = f"All {n} are equal to the last digit." if equal else f"None of {n} differs."
+        blocks.append(Evidence(lines=(said,)))
     return Section(
         id="figures", title="Results", lead="Results in both reports with different values.", blocks=tuple(blocks)
     )
@@ -145,7 +146,7 @@ def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> Section:
 
     changes = changed_settings(old, new)
     lead = "The reports record the same models, corpora, libraries and devices."
-    blocks: tuple[Block, ...] = (Text(text="Look for a change in the code."),) if moved else ()
+    blocks: tuple[Block, ...] = (Evidence(lines=("Look for a change in the code.",)),) if moved else ()
     if changes:
         lead = "Differences of models, corpora, libraries, devices and settings that the two reports record."
         table = pivot(
@@ -162,17 +163,12 @@ def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> Section:
 
 
 def _coverage(metrics: Metrics, old: Snapshot, new: Snapshot) -> Section:
-    """Figures that only one of the two has, by encoder, corpus and protocol."""
-    rows = []
-    for label, one, other in (("only old", old, new), ("only new", new, old)):
-        groups = grouped(sorted(one.results.keys() - other.results.keys()), itemgetter(3, 0, 1))
-        rows += [(*key, ", ".join(metrics[of[2]].label for of in same), label) for key, same in groups.items()]
-    table = pivot(
-        "only-one",
-        "Figures without a counterpart",
-        rows,
-        *tables.names(lambda row: row[:3]),
-        texts("metrics", itemgetter(3)),
-        texts("where", itemgetter(4)),
-    )
-    return Section(id="coverage", title="Figures of only one report", blocks=(table,) if rows else ())
+    """The results that only one of the two has, a line for each encoder and corpus."""
+    lines = []
+    for label, one, other in (("earlier", old, new), ("later", new, old)):
+        groups = grouped(sorted(one.results.keys() - other.results.keys()), itemgetter(3, 0))
+        for (encoder, corpus), same in groups.items():
+            of = show.some([f"{protocol} {metrics[metric].label}" for _, protocol, metric, _ in same])
+            lines.append(f"Only the {label} has {encoder} on {corpus}: {of}")
+    blocks = (Evidence(lines=tuple(lines)),) * bool(lines)
+    return Section(id="coverage", title="Results without a counterpart", blocks=blocks)

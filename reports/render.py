@@ -12,8 +12,7 @@ import html
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,18 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from capim.reports.elements.page import Block, Board, Chart, Gallery, Kind, Report
+from capim.reports.elements.drawings import DARK_INK, inked
+from capim.reports.elements.page import Block, Board, Case, Chart, Gallery, Hit, Kind, Picker, Report, Table
 from capim.reports.elements.tables import T
 from capim.reports.exports.tabular import csv_bytes
 from capim.store.errors import plain
+from capim.tasks.metrics.judgements import Judgement
 
 TEMPLATES = Path(__file__).parent / "templates"
 SHORT = ("sure", "languages")  # sections of markdown next to a page, after its first screen
 MOST_TASKS = 6  # of a table in markdown, next to the encoder and the mean
 MOST_LINES = 100  # of markdown next to a page
 LONGEST_ALT = 400
-LIGHT_INK, DARK_INK = "#18201c", "#e7ece8"
 PRINTED_CASES = 3  # of a gallery, in markdown
 MARKS: dict[Kind, str] = {
     "best": "●",
@@ -70,29 +70,50 @@ def render_first_screen(report: Report) -> str:
 def values_of(report: Report) -> dict[str, object]:
     """Return the variables of a report that the templates of a page use."""
     board = report.board
-    galleries = {block.id: _pack(packed(block)) for block in _blocks(report, Gallery)}
     data = json.dumps(board.script if board else {}, ensure_ascii=False, separators=(",", ":"))
     return {
         "report": report,
-        "galleries": galleries,
+        "opening": next((block for block in _blocks(report, Gallery) if block.first), None),
         "languages": any(section.id == "languages" for section in report.sections),
         "board_data": data,
         "exports": json.dumps(dict(report.exports)),
     }
 
 
-def packed(value: Any) -> Any:
-    """A block as plain values: fields without a value are left out."""
-    if is_dataclass(value):
-        found = ((each.name, packed(getattr(value, each.name))) for each in fields(value))
-        return {name: part for name, part in found if part not in ("", (), [], {}, None, False)}
-    if isinstance(value, list | tuple):
-        return [packed(part) for part in value]
-    return {name: packed(part) for name, part in value.items()} if isinstance(value, Mapping) else value
+def _tile(case: Case, gallery: str, only: str = "") -> Markup:
+    """Return a case as a tile of the wall, with the first wrong result of every encoder, or only of one."""
+    made = html_templates().get_template("tile.html").render(case=case, gallery=gallery, only=only)
+    return Markup(made)  # noqa: S704 - escaped by the template
 
 
-def _pack(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _view(case: Case) -> str:
+    """Return a case with all its answers; a result that can be judged has a line for a file of judgements."""
+
+    def judgement(hit: Hit) -> str:
+        if not hit.item or hit.right or not case.asked:
+            return ""
+        line = dict(zip(Judgement._fields, (*case.asked, hit.item), strict=True))
+        return csv_bytes([line]).decode().partition("\n")[2].removesuffix("\n")
+
+    return html_templates().get_template("case.html").render(case=case, judgement=judgement)
+
+
+def _packed(gallery: Gallery) -> str:
+    """Return the cases of a gallery as its script reads them: id, what filters match, and their two views."""
+    cases = [
+        {"id": case.id, "tags": case.tags, "text": case.words, "tile": _tile(case, gallery.id), "view": _view(case)}
+        for case in gallery.cases
+    ]
+    return _zipped({"cases": cases, "totals": gallery.totals, "serve": gallery.serve})
+
+
+def _packed_views(picker: Picker, table: Callable[[Table], str]) -> str:
+    """Return the tables of a picker, by what its box calls them."""
+    return _zipped({f"{corpus}: {label}": _named(table(each)) for corpus, label, each in picker.views})
+
+
+def _zipped(data: object) -> str:
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
@@ -133,23 +154,15 @@ def _trimmed(text: str) -> str:
 def figure_files(report: Report) -> dict[str, str | bytes]:
     """Return file name below ``figures/`` -> its contents.
 
-    Every chart for a light and a dark background, its data as CSV, and the pictures of the cases that markdown shows.
+    Every chart for a light and a dark background, and the pictures of the cases that markdown shows.
     """
     files: dict[str, str | bytes] = {}
     for key in sorted(_pictures(report)):
         files[f"{key}.jpg"] = base64.b64decode(report.thumbnails[key].partition(",")[2])
     for chart in _blocks(report, Chart):
-        files[f"{chart.id}.svg"] = _inked(chart.svg, LIGHT_INK)
-        files[f"{chart.id}-dark.svg"] = _inked(chart.svg, DARK_INK)
-        files[f"{chart.id}.csv"] = csv_bytes(chart.points)
+        files[f"{chart.id}.svg"] = inked(chart.svg)
+        files[f"{chart.id}-dark.svg"] = inked(chart.svg, DARK_INK)
     return files
-
-
-def _inked(svg: str, ink: str) -> str:
-    """A drawing for a page of GitHub, which has a light ground or a dark one."""
-    ground, green = ("#fff", "#11633a") if ink == LIGHT_INK else ("#0d1117", "#7fd6a0")
-    colours = {"currentColor": ink, "var(--bg,#fff)": ground, "#11633a": green}
-    return re.sub("|".join(map(re.escape, colours)), lambda found: colours[found[0]], svg)
 
 
 def _pictures(report: Report) -> set[str]:
@@ -230,22 +243,23 @@ _SOURCE = re.compile(r"(<script\b.*?</script>|<[^>]*>)", re.DOTALL)  # tags, and
 _SAID = re.compile(r'\b(?:title|alt|aria-label)="[^"]*"')  # attributes that are read as text
 
 
-def _named(text: str) -> str:
-    return _HIDDEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+def _named(page: str) -> str:
+    """Return a page with control characters that reorder or hide text replaced by their names, but not in addresses."""
+
+    def shown(text: str) -> str:
+        return _HIDDEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+
+    if not _HIDDEN.search(page):
+        return page
+    parts = _SOURCE.split(page)
+    parts[::2] = [shown(text) for text in parts[::2]]
+    parts[1::2] = [_SAID.sub(lambda found: shown(found[0]), tag) for tag in parts[1::2]]
+    return "".join(parts)
 
 
 class _Page(jinja2.Template):
-    """Return a page with control characters that reorder or hide text replaced by their names."""
-
     def render(self, *args: Any, **kwargs: Any) -> str:
-        """The page; ids in links and forms stay as they are."""
-        page = super().render(*args, **kwargs)
-        if not _HIDDEN.search(page):
-            return page
-        parts = _SOURCE.split(page)
-        parts[::2] = [_named(text) for text in parts[::2]]
-        parts[1::2] = [_SAID.sub(lambda found: _named(found[0]), tag) for tag in parts[1::2]]
-        return "".join(parts)
+        return _named(super().render(*args, **kwargs))
 
 
 @cache
@@ -255,6 +269,12 @@ def html_templates() -> jinja2.Environment:
     templates.template_class = _Page
     templates.filters["markup"] = Markup
     templates.filters["embedded_json"] = lambda text: Markup(text.replace("<", "\\u003c"))  # noqa: S704
+    templates.globals |= {
+        "tile": _tile,
+        "packed": _packed,
+        "packed_views": _packed_views,
+        "judgements": ",".join(Judgement._fields),
+    }
     return templates
 
 

@@ -14,10 +14,10 @@ from capim.reports.destination import write_files
 from capim.reports.elements.page import Board, Report, Section
 from capim.reports.elements.pictures import data_uris
 from capim.reports.exports.board import exports
-from capim.reports.exports.tabular import csv_bytes
+from capim.reports.exports.tabular import csv_bytes, parquet_bytes
 from capim.reports.render import board_markdown, figure_files, render_first_screen, render_html, render_markdown
 from capim.reports.rows.reading import read_report_data
-from capim.reports.rows.report_data import ReportData, columns, redact
+from capim.reports.rows.report_data import OF_THE_MACHINE, ReportData, columns, redact
 from capim.reports.rows.snapshot import SCHEMA
 from capim.reports.sections import (
     ablations,
@@ -34,13 +34,14 @@ from capim.reports.sections import (
 )
 from capim.store import EmbeddingStore
 from capim.store.plugins import Plugin, PluginTable
-from capim.store.schema import FIGURE
+from capim.store.row_types import table_of
+from capim.store.schema import ENCODERS, FIGURE, Comparison, Slice
 
 log = logging.getLogger(__name__)
 
 COLOPHON = (
-    "Made by capim from stored rows; the same rows give the same bytes. All numbers are also in results.json "
-    "next to this file."
+    "Made by capim from stored rows; the same rows give the same bytes. All numbers are also in results.json, "
+    "comparisons.parquet and slices.parquet next to this file."
 )
 Build: TypeAlias = Callable[[ReportData], Section]
 _OWN: dict[str, Build] = {  # in reading order
@@ -55,6 +56,7 @@ _OWN: dict[str, Build] = {  # in reading order
     "gate": provenance.published_section,
     "provenance": provenance.section,
     "skips": provenance.skipped_section,
+    "definitions": definitions.section,
 }
 
 
@@ -87,8 +89,6 @@ def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
     newest = max(r.created for r in data.results)
     first = board.board(data)
     made = [section for name in sections or SECTIONS if (section := SECTIONS[name](data)).blocks]
-    if not sections:
-        made += [terms for terms in [definitions.section(data, first, made)] if terms.blocks]
     return Report(
         title=first.headline,
         subtitle=f"{_named(encoders, show.encoders)} on {_named(corpora, show.corpora)}",
@@ -107,10 +107,10 @@ def _named(names: list[str], counted: Callable[[int], str]) -> str:
     return show.listing(names) if len(names) <= 4 else counted(len(names))
 
 
-STORED = ("results", "comparisons", "rankings", "slices", "runs")  # tables of ``ReportData`` in ``results.json``
-LONG = ("results", "comparisons", "slices")  # tables with a CSV: a row per result
+STORED = ("results", "rankings", "runs")  # tables of ``ReportData`` in ``results.json``
+LONG: dict[str, type[Any]] = {"comparisons": Comparison, "slices": Slice}  # tables in files of their own
 IN_CSV = frozenset({
-    "encoder", "encoder_a", "encoder_b", *FIGURE, "lower_is_better", "family", "analysis", "feature", "level_name",
+    *ENCODERS, *FIGURE, "lower_is_better", "family", "analysis", "feature", "level_name",
     "value", "difference", "ci_low", "ci_high", "interval_method", "level", "n_queries",
     "n_clusters", "chance", "p_adjusted", "margin",
 })  # fmt: skip
@@ -120,7 +120,7 @@ IN_CSV = frozenset({
 def write_report(
     store: EmbeddingStore, target: str | Path, *, markdown: Literal["short", "whole"] = "short", **shown: Any
 ) -> str:
-    """Writes ``report.html``, ``first.html``, ``report.md``, ``figures/``, CSVs and ``results.json`` into a folder.
+    """Writes ``report.html``, ``first.html``, ``report.md``, ``figures/``, ``results.json`` and tables into a folder.
 
     All files are made before the first is written, and each replaces its predecessor in one step, so that a failure
     while making them leaves an earlier report intact.
@@ -142,7 +142,11 @@ def write_report(
     data = read_report_data(store, **shown)
     report = report_of(data)
     files: dict[str, str | bytes] = {f"figures/{name}": text for name, text in figure_files(report).items()}
-    for table in LONG:
+    for table, row_type in LONG.items():
+        files[f"{table}.parquet"] = parquet_bytes(
+            table_of(row_type, getattr(data, table)).drop_columns(_left_out(row_type))
+        )
+    for table in ("results", *LONG):
         if rows := getattr(data, table):
             names = [each.name for each in fields(rows[0]) if each.name in IN_CSV]
             files[f"{table}.csv"] = csv_bytes([vars(row) for row in rows], names)
@@ -155,13 +159,18 @@ def write_report(
     return f"{str(target).rstrip('/')}/report.html"
 
 
+def _left_out(row_type: type[Any]) -> list[str]:
+    return [each.name for each in fields(row_type) if each.name in OF_THE_MACHINE]
+
+
 def results_json(data: ReportData, first: Board | None) -> dict[str, object]:
-    """Every stored row of a report; described by ``docs/results.schema.json``."""
+    """Every stored row of a report but those of ``LONG``; described by ``docs/results.schema.json``."""
     return {
         "schema": SCHEMA,
         "digest": data.digest,
         "store": data.uri,
-        "answer": [*(first.lines if first else ()), *evidence.evidence(data)],
+        "answer": list(first.lines if first else ()),
+        "evidence": list(evidence.evidence(data)),
         **{table: [columns(row) for row in getattr(data, table)] for table in STORED},
         "encoders": {
             name: {

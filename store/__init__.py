@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from capim.store.embedding_store import EmbeddingStore
     from capim.store.errors import RequestError, WorkError
-    from capim.store.sets.reading import Vectors
-    from capim.store.sets.seal import SealedSet
+    from capim.store.sets.sealed import SealedSet, Vectors
     from capim.store.sets.writing import Block
     from capim.store.types import Corpus, Embeddings, EncoderSpec, Modality, SetKey
     from capim.store.vectors import Ragged
@@ -31,8 +30,8 @@ __all__ = [
 ]  # fmt: skip
 _ELSEWHERE = {
     "Block": "sets.writing",
-    "SealedSet": "sets.seal",
-    "Vectors": "sets.reading",
+    "SealedSet": "sets.sealed",
+    "Vectors": "sets.sealed",
     "EmbeddingStore": "embedding_store",
     "Ragged": "vectors",
     "RequestError": "errors",

@@ -8,6 +8,7 @@ with bounded memory, and clean-up that keeps tagged versions.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import re
@@ -63,6 +64,7 @@ _REMEDIES = {
     "cannot allocate memory|unable to allocate|failed to map segment|malloc of size|task was aborted|"
     "resource temporarily unavailable": "Free memory, or allow the process more (`ulimit -v unlimited`)",
     _NO_BUCKET: "There is no bucket of this name: check the URI, or create the bucket",
+    "resolve region": "Set AWS_REGION, or AWS_ENDPOINT_URL where the storage is not Amazon's",
     "error sending request|timed out|timeout|network_connection": "The storage does not respond: check the network and "
     "AWS_ENDPOINT_URL. Stored data are kept; run the same command again to continue",
     f"{_INCOMPLETE}|{_CORRUPT}|damaged file": "Run `capim store verify`: it lists damaged data; --drop removes "
@@ -225,9 +227,8 @@ _KEPT_BYTES = 128 << 20  # of cached rows that never change
 
 @dataclass(frozen=True, kw_only=True)
 class _Kept:
-    """The result of ``of`` on a table's rows at a version, checked at ``looked``, after ``n_writes`` of our writes."""
+    """The rows of a table at a version, checked at ``looked``, after ``n_writes`` of our writes."""
 
-    of: Callable[[pa.Table], pa.Table]
     rows: pa.Table
     version: int
     looked: float
@@ -244,42 +245,38 @@ class KeptRows:
     def __init__(self, connection: Connection, *, keeps: bool) -> None:
         self._connection = connection
         self._keeps = keeps
-        self._tables: dict[tuple[str, ...], _Kept] = {}
+        self._tables: dict[str, _Kept] = {}
         self._values: dict[tuple[str, str], tuple[Any, int]] = {}  # with bytes; least recently used first
         self._n_writes: Counter[str] = Counter()
         self._changing = threading.Lock()
         self.look_seconds = (1.0 if connection.is_local else 30.0) if keeps else 0.0
 
-    def rows(
-        self,
-        name: str,
-        read: Callable[[lance.LanceDataset | None], pa.Table],
-        *,
-        seconds: float | None = None,
-        part: tuple[str, ...] = (),
-        of: Callable[[pa.Table], pa.Table] = lambda rows: rows,
-    ) -> pa.Table | None:
+    def rows(self, name: str, read: Callable[[lance.LanceDataset | None], pa.Table]) -> pa.Table | None:
         """Return the rows of a table, read once; None if the connection caches nothing, or if they are too many.
 
         They are read again if this connection has changed the table other than by adding rows, or if others have
-        written to it; that is checked after ``seconds``, by default ``look_seconds``. ``part`` is the name of the
-        result of ``of``, if it is not the rows themselves.
+        written to it; that is checked after ``look_seconds``.
         """
         if not self._keeps:
             return None
-        seconds = self.look_seconds if seconds is None else seconds
-        found, n_writes, looked = self._tables.get((name, *part)), self._n_writes[name], time.monotonic()
+        found, n_writes, looked = self._tables.get(name), self._n_writes[name], time.monotonic()
         if found is not None and found.n_writes != n_writes:
             found = None
-        if found is None or looked - found.looked > seconds:
+        if found is None or looked - found.looked > self.look_seconds:
             table = self._connection.find(name)
             version = 0 if table is None else table.version
             if found is None or version != found.version:
-                if table is not None and not part and table.count_rows() > _KEPT_ROWS:
+                if table is not None and table.count_rows() > _KEPT_ROWS:
                     return None
-                found = _Kept(of=of, rows=of(read(table)), version=version, looked=looked, n_writes=n_writes)
-            self._tables[name, *part] = found = replace(found, looked=looked)
+                found = _Kept(rows=read(table), version=version, looked=looked, n_writes=n_writes)
+            self._tables[name] = found = replace(found, looked=looked)
         return found.rows
+
+    def expire(self, *names: str) -> None:
+        """Have these tables checked for writes of other processes when they are next read."""
+        with self._changing:
+            for name in self._tables.keys() & {*names}:
+                self._tables[name] = replace(self._tables[name], looked=-math.inf)
 
     def of_values(self, name: str, values: Sequence[str]) -> dict[str, Any]:
         """Return the cached contents of a table, which never change, for each of these values."""
@@ -310,11 +307,11 @@ class KeptRows:
             if added is None:
                 self._values = {key: rows for key, rows in self._values.items() if key[0] != name}
                 return
-            for key, found in [*self._tables.items()]:
-                if (key[0], found.version, found.n_writes) == (name, version - 1, n_writes - 1):
-                    rows = pa.concat_tables([found.rows, found.of(added).cast(found.rows.schema)])
-                    rows = rows.combine_chunks() if rows.column(0).num_chunks > _KEPT_CHUNKS else rows
-                    self._tables[key] = replace(found, rows=rows, version=version, n_writes=n_writes)
+            found = self._tables.get(name)
+            if found is not None and (found.version, found.n_writes) == (version - 1, n_writes - 1):
+                rows = pa.concat_tables([found.rows, added.cast(found.rows.schema)])
+                rows = rows.combine_chunks() if rows.column(0).num_chunks > _KEPT_CHUNKS else rows
+                self._tables[name] = replace(found, rows=rows, version=version, n_writes=n_writes)
 
 
 # --- The database.
@@ -324,12 +321,12 @@ class Checked(NamedTuple):
     """A table of derived rows that agreed with the ledger when it was checked.
 
     Attributes:
-        versions: Versions of the table and of the ledger.
+        versions: Versions of the table and of the ledger, by name.
         looked: Time of the check, in seconds of ``time.monotonic``.
         unlisted: Keys of rows that the ledger does not list.
     """
 
-    versions: tuple[int, int]
+    versions: Mapping[str, int]
     looked: float
     unlisted: frozenset[str]
 
@@ -411,11 +408,8 @@ class Connection:
         """
         self.kept.written(name, version, added)
         for table, known in [*self.checked.items()]:
-            of_table, of_ledger = known.versions
-            if name == table and of_table == version - 1:
-                self.checked[table] = known._replace(versions=(version, of_ledger))
-            elif name == "derived" and of_ledger == version - 1:
-                self.checked[table] = known._replace(versions=(of_table, version))
+            if known.versions.get(name) == version - 1:
+                self.checked[table] = known._replace(versions={**known.versions, name: version})
 
     def sync(self, name: str) -> None:
         """Write a table from memory to the disk (fsync); object storage does so itself."""

@@ -1,19 +1,19 @@
 """The current rows among several stored ones, for reports, exports, comparisons, `capim prune` and `capim query`.
 
-A name of a corpus or an encoder means one state of it, that of its newest result. Among several rows that are shown for
-the same key (``StoredTable.shown_for``), the newest is current. A row is as new as the last run that used it, whether
-that run made it or found it. Rows with the default settings come before all others, so that a run with other settings
-does not change other reports. Equal times are decided by run, so that the choice never depends on the order of
+A name of a corpus or an encoder means one state of it: of those with results, the one that was registered last under
+the name, so that a run of an earlier revision does not change what the name means. Among several rows that are shown
+for the same key (``StoredTable.shown_for``), the newest is current. A row is as new as the last run that used it,
+whether that run made it or found it. Rows with the default settings come before all others, so that a run with other
+settings does not change other reports. Equal times are decided by run, so that the choice never depends on the order of
 storage.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from capim.store.schema import (
@@ -22,11 +22,9 @@ from capim.store.schema import (
     TABLES,
     Comparison,
     Encoder,
-    LedgerEntry,
     OfStates,
     Ranking,
     Result,
-    Run,
     Slice,
     StoredCorpus,
 )
@@ -51,6 +49,9 @@ class Use(NamedTuple):
 Uses: TypeAlias = Mapping[str | None, Use]
 """Key of a derivation -> its use; rows with other keys have the time of the row."""
 NO_USES: Uses = {}
+Registered: TypeAlias = Mapping[tuple[str, str], datetime]
+"""Name and fingerprint of a corpus or an encoder -> when it was registered last; dropped ones are absent."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class KeysOfRun(NamedTuple):
@@ -61,41 +62,31 @@ class KeysOfRun(NamedTuple):
     keys: Sequence[str]
 
 
-def keys_of_runs(runs: Iterable[Run]) -> list[KeysOfRun]:
-    """Return the keys that each run used, oldest first, even if the row of an earlier run has them."""
-    ordered = sorted(runs, key=lambda row: row.started)
-    keys = {row.run: row.uses or () for row in ordered}
-    return [KeysOfRun(row.run, row.started, keys.get(row.same_as or row.run, ())) for row in ordered]
-
-
-def uses_of(derived: Iterable[LedgerEntry], runs: Iterable[KeysOfRun]) -> Uses:
-    """Return the uses of derivations, from entries of the ledger and the keys that runs used."""
-    last = {key: run.started for run in runs for key in run.keys}
-    return {row.key: Use(row.usual, last.get(row.key) or row.created) for row in derived}
-
-
 @dataclass(frozen=True, kw_only=True)
 class States:
     """The states that names refer to.
 
     Attributes:
-        corpora: Name -> fingerprint of the state with the newest result.
+        corpora: Name -> fingerprint of the newest state with results.
         encoders: The same for encoders, by results on these states of the corpora.
         named: Fingerprints of other states that are included because a request names them.
+        uses: Uses of derivations by runs (``EmbeddingStore.uses``), which decide which of several rows is newest.
     """
 
     corpora: Mapping[str, str]
     encoders: Mapping[str, str]
     named: Collection[str] = ()
+    uses: Uses = field(default_factory=dict)
 
     @classmethod
-    def of(cls, results: Iterable[Result], uses: Uses = NO_USES, named: Collection[str] = ()) -> States:
+    def of(cls, results: Iterable[Result], uses: Uses, named: Collection[str], registered: Registered) -> States:
         """Return the states in some results."""
-        ordered = sorted(results, key=lambda row: age(row, uses)[1:])
+        ordered = newest_states_last(results, uses, registered)
         corpora = {row.corpus: row.corpus_fingerprint for row in ordered}
         meant = {*corpora.values(), *named}
+        ordered.sort(key=lambda row: registered.get((row.encoder, row.encoder_fingerprint), _NEVER))
         encoders = {row.encoder: row.encoder_fingerprint for row in ordered if row.corpus_fingerprint in meant}
-        return cls(corpora=corpora, encoders=encoders, named=named)
+        return cls(corpora=corpora, encoders=encoders, named=named, uses=uses)
 
     @staticmethod
     def asked(rows: Iterable[S], named: Collection[object]) -> list[S]:
@@ -125,16 +116,35 @@ class States:
         return fingerprint in self.named or self.encoders.get(name) == fingerprint
 
 
+def newest_states_last(results: Iterable[Result], uses: Uses, registered: Registered) -> list[Result]:
+    """Return results by when their corpus was registered, then their encoder, then by the last run that used them."""
+
+    def place(row: Result) -> tuple[object, ...]:
+        states = (row.corpus, row.corpus_fingerprint), (row.encoder, row.encoder_fingerprint)
+        return *(registered.get(state, _NEVER) for state in states), *age(row, uses)[1:]
+
+    return sorted(results, key=place)
+
+
 def behind(results: Collection[Result], states: States) -> list[str]:
-    """Return a sentence for each corpus with encoders evaluated only on another state of it, with the next command."""
+    """Return sentences on encoders evaluated only on another state of a corpus, or there by another revision only.
+
+    Each has the next command.
+    """
     left = {(row.corpus, row.encoder) for row in results if row.corpus in states.corpora}
     left -= {(row.corpus, row.encoder) for row in results if states.has(row)}
-    return [
-        f"{names}: results on another state of {corpus} only; on {states.corpora[corpus]}, the one shown, by `capim run"
-        f" --corpora {corpus} --encoders {names}`, or by `capim import` of embeddings made elsewhere."
-        for corpus in sorted({corpus for corpus, _ in left})
-        for names in [",".join(sorted(name for of, name in left if of == corpus))]
-    ]
+    here = {(row.corpus, row.encoder) for row in results if row.corpus_fingerprint == states.corpora.get(row.corpus)}
+    sentences = []
+    for (corpus, by_revision), pairs in sorted(grouped(sorted(left), lambda pair: (pair[0], pair in here)).items()):
+        names = ",".join(name for _, name in pairs)
+        lacking = f"on another state of {corpus} only; on {states.corpora[corpus]}, the one shown,"
+        if by_revision:
+            lacking = f"on {corpus} by an earlier revision only; those of the newest"
+        sentences.append(
+            f"{names}: results {lacking} by `capim run --corpora {corpus} --encoders {names}`, or by `capim import` "
+            "of embeddings made elsewhere."
+        )
+    return sentences
 
 
 def newest_rows(rows: Iterable[R], table: str, by: Sequence[str] | None = None, uses: Uses = NO_USES) -> list[R]:
@@ -158,7 +168,7 @@ def _analysis(row: Any) -> tuple[str, ...]:
     return row.encoder, row.corpus, row.protocol, row.analysis, row.metric
 
 
-def is_outdated(results: Iterable[Result], uses: Uses = NO_USES) -> Callable[[Result | Comparison | Slice], bool]:
+def is_outdated(results: Iterable[Result], uses: Uses) -> Callable[[Result | Comparison | Slice], bool]:
     """Return a function that is True for a row by another version of the metric than the newest result for its key.
 
     Without such a result (of a corpus, protocol and metric), every comparison is outdated.
@@ -175,40 +185,35 @@ def is_outdated(results: Iterable[Result], uses: Uses = NO_USES) -> Callable[[Re
     return outdated
 
 
-def current_results(rows: Iterable[Result], states: States, uses: Uses = NO_USES) -> list[Result]:
+def current_results(rows: Iterable[Result], states: States) -> list[Result]:
     """Return the current results: the newest for each key, by the newest version of its metric."""
-    found = newest_rows(filter(states.has, rows), "results", FIGURE_OF_STATES, uses)
-    outdated = is_outdated(found, uses)
+    found = newest_rows(filter(states.has, rows), "results", FIGURE_OF_STATES, states.uses)
+    outdated = is_outdated(found, states.uses)
     return [row for row in found if not outdated(row)]
 
 
-def current_rows(
-    table: str, rows: Iterable[Any], results: Sequence[Result], states: States, uses: Uses = NO_USES
-) -> list[Any]:
-    """Return the current ones among rows of a table.
+def current_rows(table: str, rows: Iterable[Any], results: Sequence[Result], states: States) -> list[Any]:
+    """Return the current ones among rows of a table other than results.
 
     Args:
         table: A name of ``schema.TABLES``.
         rows: Rows of this table.
         results: The current results, for comparisons and slices.
         states: The states that names refer to.
-        uses: Uses of derivations by runs (``EmbeddingStore.uses``).
     """
-    if table == "results":
-        return current_results(rows, states, uses)
     if table == "rankings":
-        return current_ranking(rows, states, uses)
+        return current_ranking(rows, states)
     if table == "slices":
-        outdated = is_outdated(results, uses)
-        return newest_rows((row for row in rows if states.has(row) and not outdated(row)), table, uses=uses)
+        outdated = is_outdated(results, states.uses)
+        rows = (row for row in rows if not outdated(row))
     if table == "comparisons":
-        families = current_families(rows, results, states, uses).values()
+        families = current_families(rows, results, states).values()
         return [row for _, of_current_states in families for row in of_current_states]
-    return newest_rows(filter(states.has, rows), table, uses=uses)
+    return newest_rows(filter(states.has, rows), table, uses=states.uses)
 
 
 def current_families(
-    rows: Iterable[Comparison], results: Iterable[Result], states: States, uses: Uses = NO_USES
+    rows: Iterable[Comparison], results: Iterable[Result], states: States
 ) -> dict[tuple[str, str, str], tuple[list[Comparison], list[Comparison]]]:
     """Return for each corpus, protocol and metric all comparisons of one request, and those of current states.
 
@@ -217,27 +222,23 @@ def current_families(
     current ones; then the newest. So a request for some encoders removes no pair from the comparison of all.
     Comparisons of current states are in the order of their encoders.
     """
-    outdated, shown = is_outdated(results, uses), defaultdict(set)
-    for row in results:
-        shown[figure_of(row)].add(row.encoder)
-    figures = grouped((row for row in rows if not outdated(row)), figure_of)
-    found = {}
-    for figure in sorted(figures):
-        families = grouped(figures[figure], lambda row: row.derived or row.run)
-        fitting = {key: list(filter(states.has, family)) for key, family in families.items()}
+    outdated = is_outdated(results, states.uses)
+    shown = {figure: {row.encoder for row in of_figure} for figure, of_figure in grouped(results, figure_of).items()}
 
-        ranks = {
-            key: (
-                max(row.statistics_version for row in family),
-                len(fitting[key]),
-                -len(compared_encoders(family) - shown[figure]),
-                max(age(row, uses) for row in family),
-                key,
-            )
-            for key, family in families.items()
-        }
-        best = max(ranks, key=lambda key: ranks[key])
-        found[figure] = families[best], sorted(fitting[best], key=lambda row: (row.encoder_a, row.encoder_b))
+    def rank(family: list[Comparison]) -> tuple[Any, ...]:
+        first = family[0]
+        return (
+            max(row.statistics_version for row in family),
+            sum(map(states.has, family)),
+            -len(compared_encoders(family) - shown.get(figure_of(first), set())),
+            max(age(row, states.uses) for row in family),
+            first.derived or first.run,
+        )
+
+    found = {}
+    for figure, of_figure in sorted(grouped((row for row in rows if not outdated(row)), figure_of).items()):
+        best = max(grouped(of_figure, lambda row: row.derived or row.run).values(), key=rank)
+        found[figure] = best, sorted(filter(states.has, best), key=lambda row: (row.encoder_a, row.encoder_b))
     return found
 
 
@@ -246,7 +247,7 @@ def compared_encoders(comparisons: Iterable[Comparison]) -> set[str]:
     return {name for row in comparisons for name in (row.encoder_a, row.encoder_b)}
 
 
-def current_ranking(rows: Iterable[Ranking], states: States, uses: Uses = NO_USES) -> list[Ranking]:
+def current_ranking(rows: Iterable[Ranking], states: States) -> list[Ranking]:
     """Return the ranking of most encoders and corpora, then the newest, among those of these states.
 
     Corpora that were left out of the ranking at chance also count: otherwise a ranking by older code would be larger.
@@ -256,7 +257,7 @@ def current_ranking(rows: Iterable[Ranking], states: States, uses: Uses = NO_USE
         first, corpora = group[0], json.loads(group[0].corpora)
         weak = sum(row.value is None and len(json.loads(row.headlines)) == first.n_corpora for row in group)
         size = (first.n_encoders + weak) * (first.n_corpora + len(corpora[0].get("not_counted", ())))
-        return size, len({row.encoder for row in group}), age(first, uses), first.ranking
+        return size, len({row.encoder for row in group}), age(first, states.uses), first.ranking
 
     groups = grouped(rows, lambda row: row.ranking).values()
     chosen: list[Ranking] = max((group for group in groups if all(map(states.has, group))), key=rank, default=[])

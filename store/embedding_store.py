@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -27,17 +27,17 @@ from capim.store.connection import Connection, compact
 from capim.store.current import (
     FIGURE_OF_STATES,
     KeysOfRun,
+    Registered,
     States,
+    Use,
     Uses,
     current_results,
     current_rows,
-    keys_of_runs,
     newest_rows,
-    uses_of,
 )
 from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, unknown, without_credentials
 from capim.store.files import resolved_address
-from capim.store.ledger import DERIVED_ROWS, Made, about_evaluation, entry_of, made_rows
+from capim.store.ledger import DERIVED_ROWS, REMOVED, Made, about_evaluation, entry_of, made_rows
 from capim.store.row_types import rows_in, table_of
 from capim.store.rows import (
     check,
@@ -72,9 +72,8 @@ from capim.store.schema import (
     StoredImage,
     texts,
 )
-from capim.store.sets.reading import SetReader, Vectors, VectorWindows, read_matrix
 from capim.store.sets.rows import ItemIndex, StoredRows
-from capim.store.sets.seal import SealedSet, seal
+from capim.store.sets.sealed import SealedSet, SetReader, Vectors, read_matrix, seal
 from capim.store.sets.writing import Block, SetWriter
 from capim.store.types import (
     MODALITIES,
@@ -92,6 +91,7 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 _AGED = (*FIGURE_OF_STATES, "result", "evaluation", "metric_version", "derived", "created", "run")  # of current
+_FACTS = ("name", "licence", "origin", "main_metric")  # of a corpus, in its row under the same names
 _IMAGES = 1024  # that are written or read at once: with thumbnails of 5 kB, about 5 MB
 _MOST_FILES = 64  # replaced files stay on disk until `capim store prune`: fewer files leave more of them
 
@@ -253,9 +253,9 @@ class EmbeddingStore:
     def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
         """Return a stored corpus by name (the newest), fingerprint, or both; without image bytes (``source`` None)."""
         row = self.corpus_row(name, fingerprint)
-        facts: dict[str, Any] = {name: getattr(row, name) for name in ("name", "licence", "origin", "main_metric")}
+        facts: dict[str, Any] = {fact: getattr(row, fact) for fact in _FACTS}
         facts |= {"languages_reference": row.reference_language}
-        key = canonical_json([row.fingerprint, facts])
+        key = canonical_json([row.fingerprint, facts])  # facts change without the fingerprint
         kept: Corpus | None = self.connection.kept.of_values("corpora", [key]).get(key)
         if kept is not None:
             return kept
@@ -295,14 +295,11 @@ class EmbeddingStore:
         parts = ("images", "captions", "pairs", "quadruples", "skipped")
         counts_of: dict[str, Any] = {f"n_{part}": len(getattr(corpus, part)) for part in parts}
         row = StoredCorpus(
-            name=corpus.name,
-            fingerprint=corpus.fingerprint,
+            **{fact: getattr(corpus, fact) for fact in _FACTS},
             **counts_of,
+            fingerprint=corpus.fingerprint,
             languages=sorted(texts(pc.unique(corpus.captions.column("language")))),
-            licence=corpus.licence,
-            origin=corpus.origin,
             reference_language=corpus.languages_reference,
-            main_metric=corpus.main_metric,
             locations=location,
             sample=sample,
             seed=seed,
@@ -360,12 +357,9 @@ class EmbeddingStore:
         row = self.corpus_row(corpus)
         return SetKey.of(self.encoder(encoder), row.name, row.fingerprint, modality)
 
-    def missing(self, key: SetKey, n_items: int) -> NDArray[np.int32]:
-        """Return positions of a corpus of ``n_items`` items without a row in a set, ascending."""
-        if (state := self.sealed(key)) is not None and state.n_rows == n_items:
-            return np.empty(0, dtype=np.int32)
-        ords = self.writer(key).missing()
-        return ords[ords < n_items]
+    def missing(self, key: SetKey) -> NDArray[np.int32]:
+        """Return positions of the items without a row in a set, ascending; a sealed set lacks none."""
+        return np.empty(0, dtype=np.int32) if self.sealed(key) is not None else self.writer(key).missing()
 
     def put(self, key: SetKey, spec: EncoderSpec, block: Block) -> int:
         """Add a block of embeddings to a set in one commit, except stored rows; return how many were new.
@@ -382,18 +376,13 @@ class EmbeddingStore:
             self._writers[key] = SetWriter(self.connection, key, self.item_index(key))
         return self._writers[key]
 
-    def seal(self, key: SetKey, *, n_items: int) -> SealedSet:
+    def seal(self, key: SetKey) -> SealedSet:
         """Check that a set is complete and unchanged, and fix it under a tag; only sealed sets are evaluated.
 
         Raises:
             WorkError: If items are missing or rows are damaged; the first are named.
         """
-        items = self.item_index(key)
-        if n_items != len(items):
-            raise RequestError(
-                f"set {key.table!r}: expected the {len(items)} {key.modality}s of {key.corpus!r}, got {n_items}"
-            )
-        return seal(self.connection, key, items, self.sealed(key))
+        return seal(self.connection, key, self.item_index(key), self.sealed(key))
 
     def sealed(self, key: SetKey) -> SealedSet | None:
         """Return the sealed state of a set, or None."""
@@ -434,8 +423,8 @@ class EmbeddingStore:
         key = self.key(encoder=encoder, corpus=corpus, modality=modality)
         if key.vectors == "multi":
             raise RequestError(f"encoder {encoder!r} has several vectors per item: read them with multivectors()")
-        sealed = self._sealed(key)
-        return read_matrix(self.connection, sealed, self.item_index(key), language=language, translator=translator)
+        sealed, items = self._sealed(key), self.item_index(key)
+        return read_matrix(self.connection, sealed, items, items.subset(language, translator))
 
     def multivectors(self, *, encoder: str, corpus: str, modality: Modality, window: int = 64) -> Iterator[Ragged]:
         """Yield the embeddings of a late-interaction encoder, as stored, in blocks of ``window`` items in corpus order.
@@ -447,13 +436,11 @@ class EmbeddingStore:
             raise RequestError(f"encoder {encoder!r} has one vector per item: read them with vectors()")
         return (rows.vectors for rows in self.stored_blocks(key, window=window))
 
-    def windows(
-        self, *, encoder: str, corpus: str, modality: Modality
-    ) -> VectorWindows | Callable[..., Iterator[Ragged]]:
+    def windows(self, *, encoder: str, corpus: str, modality: Modality) -> SetReader | Callable[..., Iterator[Ragged]]:
         """Return the vectors of a sealed set, read on demand: rows, or a function that yields blocks."""
         key = self.key(encoder=encoder, corpus=corpus, modality=modality)
         if key.vectors == "single":
-            return VectorWindows(self, key)
+            return SetReader(self.connection, self.item_index(key), self._sealed(key))
         return lambda ords=None: (rows.vectors for rows in self.stored_blocks(key, ords=ords))
 
     def stored_blocks(
@@ -526,12 +513,10 @@ class EmbeddingStore:
         listed = [entry_of(table, entry, made.get(entry.key, Made(0, 0))) for entry in entries]
         self.write(listed, replace="key")
 
-    def stored_outcomes(self, evaluations: Sequence[str]) -> dict[str, int]:
-        """Return evaluation -> number of its stored outcomes; -1 if it differs from the number that was written."""
-        entries = rows_in(LedgerEntry, read(self.connection, "derived", {"key": evaluations}))
-        written = {entry.key: entry.n_rows for entry in entries}
-        found = self.counts("outcomes", "evaluation", evaluation=evaluations)
-        return {evaluation: n if written.get(evaluation) == n else -1 for evaluation, n in found.items()}
+    def stored_rows(self, keys: Sequence[str]) -> dict[str, int]:
+        """Return key -> number of its rows, for the derivations and evaluations with rows that the ledger lists."""
+        entries = self.all(LedgerEntry, key=keys) if keys else []
+        return {entry.key: entry.n_rows for entry in entries if entry.digest != REMOVED}
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
         """Return rows of an analysis, filtered by column values (any of several); outcomes in query order."""
@@ -555,7 +540,7 @@ class EmbeddingStore:
     def current(self, row_type: type[R], dropped: bool = False, /, **equals: str | Sequence[str]) -> list[R]:
         """Return the current rows among :meth:`all` (``store.current``): one per key, of the states that names mean.
 
-        A name means its state with the newest result on a stored corpus, and a result is by the version of its metric
+        A name means its newest state with results on a stored corpus, and a result is by the version of its metric
         in the newest result, whatever rows are requested; but if ``equals`` names states by their fingerprints, these
         are used. ``dropped``: a name without a stored corpus means the state that was dropped last.
         """
@@ -563,10 +548,9 @@ class EmbeddingStore:
         if table == "watched":
             return newest_rows(rows, table)
         results, states = self._results(equals, dropped=dropped)
-        uses = self.uses()
-        shown = current_results(results, states, uses)
+        shown = current_results(results, states)
         if row_type is not Result:
-            return current_rows(table, rows, shown, states, uses)
+            return current_rows(table, rows, shown, states)
         keys = {row.result for row in shown}
         return [row for row in rows if isinstance(row, Result) and row.result in keys]
 
@@ -578,7 +562,7 @@ class EmbeddingStore:
         """
         states = self._results(equals)[1]
         rows = filter(states.has, rows_in(Result, read(self.connection, "results", equals, _AGED)))
-        return newest_rows(rows, "results", (*TASK, *BY_STATE), self.uses())
+        return newest_rows(rows, "results", (*TASK, *BY_STATE), states.uses)
 
     def current_outcomes(self, **equals: str | Sequence[str]) -> pa.Table:
         """Return the outcomes of these evaluations, see :meth:`evaluated`."""
@@ -604,7 +588,19 @@ class EmbeddingStore:
         stored = {row.corpus for row in found}
         found += [row for row in results if dropped and row.corpus not in stored]
         meant = {each for values in named.values() for each in ([values] if isinstance(values, str) else values)}
-        return found, States.of(found, uses=self.uses(), named=meant)
+        return found, self.states_of(found, meant)
+
+    def states_of(
+        self, results: Iterable[Result], named: Collection[str] = (), *, until: datetime | None = None
+    ) -> States:
+        """Return the states that names refer to, by some results; ``until`` as for :meth:`uses`."""
+        return States.of(results, self.uses(until), named, self.registered())
+
+    def registered(self) -> Registered:
+        """Return when each corpus and encoder was registered last under its name."""
+        encoders = rows_in(Encoder, read(self.connection, "encoders", columns=("name", "fingerprint", "written")))
+        found: list[Encoder | StoredCorpus] = [*encoders, *self.corpora()]
+        return {(row.name, row.fingerprint): row.written for row in found}
 
     def uses(self, until: datetime | None = None) -> Uses:
         """Return key of each derivation -> whether its settings are the defaults, and when it was made or last used.
@@ -612,7 +608,8 @@ class EmbeddingStore:
         ``until``: only count runs that had begun by then.
         """
         derived = rows_in(LedgerEntry, read(self.connection, "derived", columns=("key", "usual", "created")))
-        return uses_of(derived, (run for run in self.runs() if until is None or run.started <= until))
+        last = {key: run.started for run in self.runs() if until is None or run.started <= until for key in run.keys}
+        return {row.key: Use(row.usual, last.get(row.key) or row.created) for row in derived}
 
     def rows_of_run(self, row_type: type[R], run: str) -> list[R]:
         """Return the rows of results, comparisons, rankings or slices that a run made or found."""
@@ -625,9 +622,14 @@ class EmbeddingStore:
         return {key for row in self.runs() if row.run == run for key in row.keys}
 
     def runs(self) -> list[KeysOfRun]:
-        """Return when each run began, and the keys of everything that it used, oldest first."""
-        columns = ("run", "started", "uses", "same_as")
-        return keys_of_runs(rows_in(Run, read(self.connection, "runs", columns=columns)))
+        """Return when each run began, and the keys of everything that it used, oldest first.
+
+        Of a run that used the same as an earlier one, the row of the earlier one has the keys.
+        """
+        rows = rows_in(Run, read(self.connection, "runs", columns=("run", "started", "uses", "same_as")))
+        keys = {row.run: row.uses or () for row in rows}
+        rows.sort(key=lambda row: row.started)
+        return [KeysOfRun(row.run, row.started, keys.get(row.same_as or row.run, ())) for row in rows]
 
     def sql(
         self,
@@ -675,9 +677,8 @@ def check_address(connection: Connection) -> None:
             raise RequestError(f"store {place}: {files[0]} is a file, not a folder; give another --workspace")
 
 
-_OLDER = 4  # the format of 0.2.0, which cannot be upgraded to this one
-UPGRADED = 7
-"""The format of 0.3.0, which `capim store upgrade` converts to this one (``store.upkeep.inventory``)."""
+UPGRADED = (7, 9)
+"""Formats that `capim store upgrade` converts to this one: of 0.3.0, and between releases, without ``machine``."""
 
 
 def _check_format(connection: Connection, *, create: bool) -> None:
@@ -731,14 +732,9 @@ def written_format(connection: Connection) -> int | None:
 
 
 def _reader_of(other: int) -> str:
-    """Return which release reads another format, and how to transfer the vectors of such a store."""
+    """Return what to do with a store of another format."""
     if other > FORMAT:
         return "a later release wrote it. Upgrade capim"
-    if other == UPGRADED:
+    if other in UPGRADED:
         return "run `capim store upgrade` (nothing is encoded again)"
-    if other != _OLDER:
-        return "no release reads it. Recreate it with the same commands"
-    return (
-        "capim 0.2.0 reads it. To transfer its vectors, run `capim export embeddings` with that release and `capim "
-        "import` with this one (docs/store.md)"
-    )
+    return "an earlier release wrote it. Export its vectors with that release and import them here (docs/store.md)"

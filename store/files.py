@@ -42,7 +42,7 @@ def reading(path: Path) -> Iterator[None]:
 
 def is_vector(value: object) -> bool:
     """True if a value read from JSON is a non-empty list of numbers."""
-    return isinstance(value, list) and bool(value) and all(isinstance(one, int | float) for one in value)
+    return isinstance(value, list) and bool(value) and all(type(one) in (int, float) for one in value)
 
 
 def existing_file(path: Path, what: str = "") -> Path:

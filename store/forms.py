@@ -7,6 +7,7 @@ column only as one that may be meant, by its cells.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
@@ -15,13 +16,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, did_you_mean, is_number, nearest, some
-from capim.store.tables import is_image_name
+from capim.store.sets.columns_read import NEGATIVE
+from capim.store.tables import DELIMITED, is_image_name, suffix_of
 
 Columns: TypeAlias = Mapping[str, str | Sequence[str]]
 """Role -> the column, or the columns, that the user names for it."""
-NO_COLUMNS: Columns = MappingProxyType({})
-_ADDRESSES = ("url", "urls", "imageurl", "link")
-_NEGATIVE = ("neg", "foil", "false", "wrong", "incorrect", "distract")
+NO_COLUMNS: Columns = {}  # never changed; plain, for Prefect to write it as JSON
+_ADDRESS = re.compile(r"\w+://")
 _SHOWN = 20  # columns in a message
 
 
@@ -92,7 +93,9 @@ class Form(NamedTuple):
         taken = {name for names in named.values() for name in names}
         left = [name for name in available if name not in taken]
         found: dict[str, tuple[str, ...]] = {
-            role: (name,) for role in self.roles if role not in named and (name := self.find(role, left))
+            role: (name,)
+            for role in self.roles
+            if role not in named and (name := self._column(role, left, first or {}))
         }
         has, lines = some(available, _SHOWN), [*faults]
         for role, names in named.items():
@@ -104,6 +107,7 @@ class Form(NamedTuple):
                 for name in names
                 if name not in available
             ]
+            refuse_lower_better(where, *(names if role == "score" else ()))
             if len(names) != 1 and role not in several:
                 lines.append(f"columns.{role} must name one column, got {', '.join(names) or 'none'}")
         found |= named
@@ -114,22 +118,35 @@ class Form(NamedTuple):
                 shown = some([f"{name} {cell!r:.40}" for name, cell in (first or {}).items()], _SHOWN)
                 line = f"no column for {role}; it has {has}; {self._advice(role, cells, table)}"
                 lines.append(f"{line}; its first row: {shown}" if first else line)
+        if not found and lines and suffix_of(Path(str(where))) in DELIMITED:
+            lines.append("if its first line is a row, write a line with the names of its columns above the rows")
         if lines:
             raise RequestError([f"{where}: {line}" for line in lines])
         return found
 
+    def _column(self, role: str, available: Sequence[str], first: Mapping[str, Any]) -> str | None:
+        """The column of a role by its name; if it holds numbers of images, one of files with a usual name instead."""
+        name = self.find(role, available)
+        if name is None or VALUES.get(role) != "image" or not is_number(str(first.get(name))):
+            return name
+        return self.find(role, [each for each in available if looks("image", first.get(each))]) or name
+
     def _advice(self, role: str, cells: Mapping[str, object], table: str) -> str:
         """The option that names the column of a role, with the only one of some columns that may be meant."""
-        addresses = [name for name in cells if VALUES.get(role) == "image" and fold(name) in _ADDRESSES]
+        addresses = [name for name, cell in cells.items() if VALUES.get(role) == "image" and _ADDRESS.match(str(cell))]
         if addresses:
             return f"{option(role, table=table)}; {addresses[0]!r} holds addresses: download the images first"
+        if nested := [name for name, cell in cells.items() if "{" in str(cell)[:2]]:
+            return f"{option(role, table=table)}; {nested[0]!r} holds objects: write their fields as columns"
         claimed = {fold(name) for other, names in NAMES.items() if other != role for name in names}
         fits = [
             name
             for name, cell in cells.items()
             if looks(VALUES.get(role, ""), cell)
-            and fold(name) not in (*claimed, *_ADDRESSES)
-            and not any(word in name.casefold() for word in _NEGATIVE)
+            and not _ADDRESS.match(str(cell))
+            and fold(name) not in claimed
+            and not NEGATIVE.search(name)
+            and not (role == "score" and words_of(name) & _LOWER)
         ]
         if len(fits) != 1:
             return option(role, table=table)
@@ -144,6 +161,7 @@ VALUES: Mapping[str, str] = _TOML["values"]
 FORMS = {name: Form(name=name, **each) for name, each in _TOML["forms"].items()}
 OUTCOMES = {kind: tuple(names) for kind, names in _TOML["outcomes"].items()}
 """Kind of outcomes -> its columns. A row is of the first kind that has all of its columns in the row."""
+_LOWER = frozenset(_TOML["lower"])
 IDS: Mapping[str, Sequence[str]] = _TOML["ids"]
 """Kind of item, ``any``, ``query`` or ``rows`` -> usual names of a column of its ids, in files that are matched."""
 SIDES: Mapping[str, Sequence[str]] = _TOML["sides"]
@@ -203,6 +221,20 @@ def usual_column(names: Iterable[str], available: Iterable[str]) -> str | None:
 def fold(name: str) -> str:
     """The letters and digits of a name, in lower case."""
     return "".join(c for c in name.casefold() if c.isalnum())
+
+
+def refuse_lower_better(where: object, *names: str) -> None:
+    """Raise ``RequestError`` if the name of scores, of a file, column or array, says that lower values are better."""
+    if wrong := next((name for name in names if words_of(name) & _LOWER), None):
+        raise RequestError(
+            f"{where}: {wrong!r} is the name of distances or losses, no scores; of distances lower is better: save "
+            "-distances as scores.npy, or in a column score, and import that"
+        )
+
+
+def words_of(name: str) -> set[str]:
+    """The words of a name, in lower case: ``img_emb_0.npy`` and ``ImgEmb`` have ``img`` and ``emb``."""
+    return {*re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())}
 
 
 def looks(value: str, cell: object) -> bool:

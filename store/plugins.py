@@ -61,6 +61,7 @@ class PluginTable(MutableMapping[str, T]):
         self._own = dict(rows)
         self._row = row
         self._added: dict[str, T | RequestError] = {}
+        self._usable: dict[str, T] | None = None  # kept, because a run asks a thousand times
 
     @cached_property
     def plugins(self) -> Mapping[str, Plugin]:
@@ -94,9 +95,11 @@ class PluginTable(MutableMapping[str, T]):
 
     def __setitem__(self, name: str, row: T) -> None:
         self._own[name] = row
+        self._usable = None
 
     def __delitem__(self, name: str) -> None:
         del self._own[name]
+        self._usable = None
 
     def __contains__(self, name: object) -> bool:
         return name in self._own or name in self.plugins
@@ -110,13 +113,15 @@ class PluginTable(MutableMapping[str, T]):
 
     def values(self) -> ValuesView[T]:
         """Return the usable rows."""
-        return self._usable().values()
+        return self._rows().values()
 
     def items(self) -> ItemsView[str, T]:
         """Return the usable rows, by name."""
-        return self._usable().items()
+        return self._rows().items()
 
-    def _usable(self) -> dict[str, T]:
+    def _rows(self) -> dict[str, T]:
+        if self._usable is not None:
+            return self._usable
         rows: dict[str, T] = {}
         for name in self:
             known = name in self._added
@@ -125,6 +130,7 @@ class PluginTable(MutableMapping[str, T]):
             except RequestError as error:
                 if not known:
                     log.error("%s", error)
+        self._usable = rows
         return rows
 
     def _read(self, plugin: Plugin) -> T | RequestError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import time
 import zlib
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -61,16 +60,11 @@ def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) 
 
 
 def read(
-    connection: Connection,
-    name: str,
-    equals: Equals = MappingProxyType({}),
-    columns: Sequence[str] = (),
-    *,
-    seconds: float | None = None,
+    connection: Connection, name: str, equals: Equals = MappingProxyType({}), columns: Sequence[str] = ()
 ) -> pa.Table:
     """Return the rows of a table filtered by column values, or some columns of them; empty if it was never written.
 
-    Rows that other processes wrote since a caching connection last checked, at most ``seconds`` ago, may be missing.
+    Rows that other processes wrote since a caching connection last checked may be missing.
     Derived rows and outcomes that the ledger does not list are left out.
 
     Raises:
@@ -78,13 +72,13 @@ def read(
     """
     if name == "outcomes" and not columns and "query_id" not in equals:
         return _listed_outcomes(connection, equals)
-    unlisted = check(connection, name, seconds) if name in DERIVED_ROWS else frozenset[str]()
+    unlisted = check(connection, name) if name in DERIVED_ROWS else frozenset[str]()
     wanted = (*dict.fromkeys((*columns, "derived")),) if columns and unlisted else columns
-    rows = _without(_read(connection, name, equals, wanted, seconds=seconds), "derived", unlisted)
+    rows = _without(_read(connection, name, equals, wanted), "derived", unlisted)
     return rows.select([*columns]) if columns else rows
 
 
-def check(connection: Connection, name: str, seconds: float | None = None) -> frozenset[str]:
+def check(connection: Connection, name: str) -> frozenset[str]:
     """Compare a table of derived rows with the ledger, unless the connection has checked their present versions.
 
     Returns:
@@ -94,10 +88,11 @@ def check(connection: Connection, name: str, seconds: float | None = None) -> fr
         WorkError: If rows are missing, or differ from those that were written.
     """
     looked, known = time.monotonic(), connection.checked.get(name)
-    if known is None or looked - known.looked >= (connection.kept.look_seconds if seconds is None else seconds):
-        versions = (_version(connection, name), _version(connection, "derived"))
+    if known is None or looked - known.looked >= connection.kept.look_seconds:
+        tables = {each: connection.find(each) for each in (name, "derived")}
+        versions = {each: 0 if table is None else table.version for each, table in tables.items()}
         if known is None or known.versions != versions:
-            known = Checked(versions, looked, _compared(connection, name, {}, seconds)[1])
+            known = Checked(versions, looked, _compared(connection, name, {})[1])
         connection.checked[name] = known = known._replace(looked=looked)
     return known.unlisted
 
@@ -108,9 +103,7 @@ def _listed_outcomes(connection: Connection, equals: Equals) -> pa.Table:
     return _without(rows, "evaluation", unlisted)
 
 
-def _compared(
-    connection: Connection, name: str, equals: Equals, seconds: float | None = None
-) -> tuple[pa.Table, frozenset[str]]:
+def _compared(connection: Connection, name: str, equals: Equals) -> tuple[pa.Table, frozenset[str]]:
     """Return rows of a table, and the keys of those that the ledger does not list.
 
     Differing rows are read again after a pause, in which another process writes its entries, or removes rows.
@@ -120,10 +113,11 @@ def _compared(
     """
     for attempt, pause in enumerate(_PAUSES):
         time.sleep(pause)
-        since = 0.0 if attempt else seconds
+        if attempt:
+            connection.kept.expire("derived", name)
         # the ledger first: rows are written before their entry
-        entries = _read(connection, "derived", {"table_name": name}, seconds=since)
-        rows = _read(connection, name, equals, seconds=since)
+        entries = _read(connection, "derived", {"table_name": name})
+        rows = _read(connection, name, equals)
         keys = {*_any_of(equals.get("evaluation", ())), *texts(pc.unique(rows["evaluation"]))} if equals else None
         found = compared(name, rows, entries, keys=keys)
         if not found.damaged and (attempt or name in DERIVED_ROWS or not found.unlisted):
@@ -142,18 +136,11 @@ def whole_evaluations(connection: Connection) -> Iterator[pa.Table]:
         yield read_where(connection, "outcomes", one_of("evaluation", every[start : start + _AT_ONCE]))
 
 
-def _version(connection: Connection, name: str) -> int:
-    table = connection.find(name)
-    return 0 if table is None else table.version
-
-
-def _read(
-    connection: Connection, name: str, equals: Equals, columns: Sequence[str] = (), *, seconds: float | None = None
-) -> pa.Table:
+def _read(connection: Connection, name: str, equals: Equals, columns: Sequence[str] = ()) -> pa.Table:
     """Return the rows as they are stored, see :func:`read`."""
     kept = None
     if TABLES[name].small:
-        kept = connection.kept.rows(name, partial(_stored, connection, name), seconds=seconds)
+        kept = connection.kept.rows(name, partial(_stored, connection, name))
     if kept is None:
         return read_where(connection, name, where(equals), columns)
     kept = _among(kept, equals)
@@ -168,7 +155,8 @@ def read_now(connection: Connection, name: str, equals: Equals) -> pa.Table:
     rows = read(connection, name, equals)
     if rows or not connection.kept.look_seconds:  # 0: cached rows are as new as the stored ones
         return rows
-    return read(connection, name, equals, seconds=0.0)
+    connection.kept.expire(name)
+    return read(connection, name, equals)
 
 
 def outcomes_of(connection: Connection, evaluations: Sequence[str]) -> dict[str, pa.Table]:
@@ -184,19 +172,8 @@ def outcomes_of(connection: Connection, evaluations: Sequence[str]) -> dict[str,
 
 def counts(connection: Connection, name: str, column: str, equals: Equals) -> dict[str, int]:
     """Return the number of filtered rows for each value in one column; reads no other column."""
-    if TABLES[name].small:
-        return dict(Counter(texts(read(connection, name, equals, (column,))[column])))
-    columns = tuple(dict.fromkeys((column, *equals)))
-
-    def counted(rows: pa.Table) -> pa.Table:
-        return rows.group_by(list(columns), use_threads=False).aggregate([([], "count_all")])
-
-    kept = connection.kept.rows(
-        name, partial(_stored, connection, name, columns=columns), part=("count", *columns), of=counted
-    )
-    found = counted(read_where(connection, name, where(equals), columns)) if kept is None else _among(kept, equals)
-    grouped = found.group_by(column, use_threads=False).aggregate([("count_all", "sum")])
-    return {text: int(n) for text, n in zip(texts(grouped[column]), grouped["count_all_sum"].to_numpy(), strict=True)}
+    counted: Any = pc.value_counts(read(connection, name, equals, (column,))[column])
+    return {each["values"]: each["counts"] for each in counted.to_pylist()}
 
 
 def _any_of(wanted: str | Sequence[str]) -> Sequence[str]:
@@ -285,7 +262,8 @@ def delete(connection: Connection, name: str, column: str, values: Sequence[str 
     condition = one_of(column, values)
     if values and (key := KEYED_BY.get(name)) is not None:
         keys = texts(pc.unique(read_where(connection, name, condition, (key,))[key].drop_null()))
-        entries = rows_in(LedgerEntry, _read(connection, "derived", {"key": keys}, seconds=0.0))
+        connection.kept.expire("derived")
+        entries = rows_in(LedgerEntry, _read(connection, "derived", {"key": keys}))
         # first: rows without an entry are not read
         register(connection, [replace(entry, digest=REMOVED) for entry in entries])
         condition += f" OR {one_of(key, keys)}"
@@ -460,16 +438,18 @@ def stored_parts(store: EmbeddingStore, evaluation: str) -> list[str]:
 
 
 def read_parts(store: EmbeddingStore, evaluation: str) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
-    """Yield each stored part once, one in memory at a time; a part that changed on disk is left out."""
-    name, read = PARTS_PREFIX + evaluation, set()
+    """Yield the stored parts, one in memory at a time; a part that changed on disk is left out.
+
+    A part that two processes wrote comes twice.
+    """
+    name = PARTS_PREFIX + evaluation
     table = store.connection.find(name)
     if table is None:
         return
     with storage_faults(f"reading {name!r}"):
         for batch in table.scanner(batch_size=1).to_batches():
             for row in batch.to_pylist():
-                if row["part"] not in read and zlib.crc32(row["arrays"]) == row["crc"]:
-                    read.add(row["part"])
+                if zlib.crc32(row["arrays"]) == row["crc"]:
                     with np.load(io.BytesIO(row["arrays"]), allow_pickle=False) as arrays:
                         yield row["part"], dict(arrays)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from capim.store.row_types import columns_of
 
-FORMAT = 9
+FORMAT = 10
 FORMAT_KEY = "capim.format"  # of the metadata of a table
 TOP = 100  # the longest result list that is stored
 UNLISTED = 1 << 30  # the rank of the first relevant item that counts as not found, as for a query without a list
@@ -378,7 +378,7 @@ class Slice(OfProtocol):
 
     slice: str
     metric: str
-    analysis: str  # complexity, category, length, errors, tags, hubs, precision …
+    analysis: str  # complexity, category, length, errors, tags, precision …
     analysis_version: str | None = None  # of its code; null: a comparison with published results
     metric_version: str | None = None  # null: no metric of the table, nor of the user
     feature: str  # spatial, colour, person …
@@ -555,6 +555,7 @@ class Run:
     command: str
     versions: str
     host: str
+    machine: str | None = None  # JSON: its system, cores, memory and GPU
     started: datetime
     finished: datetime | None = None
     state: str  # running, completed, failed, incomplete (some encoders failed), cancelled, interrupted
@@ -666,6 +667,8 @@ class StoredTable:
 TASK = ("corpus", "protocol")
 FIGURE = (*TASK, "metric")
 """Columns of a result's key: a metric of all encoders under one protocol on one corpus."""
+ENCODERS = ("encoder", "encoder_a", "encoder_b")
+"""Columns that name encoders: of a row about one, and of a comparison."""
 BY_STATE = ("encoder", "encoder_fingerprint", "corpus_fingerprint")
 
 REGISTERS = {

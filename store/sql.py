@@ -44,7 +44,7 @@ from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.row_types import columns_of, table_of
 from capim.store.rows import corpus_part, one_of, read
 from capim.store.schema import AMBIGUOUS, ANALYSES, CORPUS_PARTS, EITHER, SHARE_OF_MISSES, TABLES, Float32, Int32
-from capim.store.sets.reading import open_set
+from capim.store.sets.sealed import open_set
 from capim.store.types import SIDES, digest16
 
 if TYPE_CHECKING:
@@ -266,8 +266,8 @@ def _apart(names: Sequence[str]) -> list[str]:
     """Return names of columns with numbers after repeated ones: a row holds each name once.
 
     Examples:
-        >>> _apart(["encoder", "encoder", "encoder_2", "encoder"])
-        ['encoder', 'encoder_3', 'encoder_2', 'encoder_4']
+        >>> _apart(["rank", "rank", "rank_2", "rank"])
+        ['rank', 'rank_3', 'rank_2', 'rank_4']
     """
     apart: list[str] = []
     for name in names:

@@ -24,6 +24,7 @@ from contextvars import ContextVar
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO, TypeGuard, cast
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
@@ -32,7 +33,7 @@ from capim.store.files import existing_file, reading
 from capim.store.sets.columns_read import tell
 
 DELIMITED = (".csv", ".tsv", ".txt", ".token")
-JSON_LINES = (".jsonl", ".ndjson")
+JSON_LINES = (".jsonl", ".ndjson", ".jsonlines")
 PARQUET = (".parquet", ".parq")
 ARROW = (".arrow", ".feather")
 TYPED = (*JSON_LINES, ".json", *PARQUET, *ARROW)
@@ -79,6 +80,16 @@ def suffix_of(path: Path) -> str:
 def is_image_name(name: str) -> bool:
     """True if a name ends with the suffix of an image file, in any case."""
     return name.lower().endswith(IMAGE_SUFFIXES)
+
+
+def plain_path(name: str) -> str:
+    """The path of an address, or a path, without blanks around it and with its signs decoded.
+
+    Examples:
+        >>> plain_path("https://cdn.example/a/my%20dog.jpg?w=100"), plain_path("my%20dog.jpg ")
+        ('/a/my dog.jpg', 'my dog.jpg')
+    """
+    return unquote(urlsplit(name).path if "://" in name else name.strip())
 
 
 def open_table(file: Path, *, key: str = "", headless: bool = True) -> Table:
@@ -173,10 +184,12 @@ def read_text(file: Path) -> str:
 
 
 def read_json(file: Path) -> Any:
-    """Return the contents of a JSON file; raise ``RequestError`` with line and column if it is not JSON."""
+    """Return the contents of a JSON file, of JSON lines a list; raise ``RequestError`` with the line of what is not."""
     try:
         return json.loads(read_text(file))
     except json.JSONDecodeError as error:
+        if error.msg == "Extra data" and error.colno == 1:  # below a value that is complete
+            return [*read_json_lines(file)]
         raise RequestError(f"{file}: not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
     except RecursionError as error:
         raise RequestError(f"{file}: its lists and objects are nested too deeply for the JSON reader") from error
@@ -204,27 +217,41 @@ def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
 def json_rows(file: Path, content: object, *, key: str = "") -> list[dict[str, Any]]:
     """Return the rows of JSON: a list of objects, the only such list in an object, or an object of objects.
 
-    An object keyed by the names of image files may hold a caption or several in place of objects. If a column ``key``
-    is named, the keys of an object of objects are its cells, and anything else in the object (a summary) is left out.
+    An object by names may hold a caption or several in place of objects; its keys are cells of ``image`` if they are
+    image files, else of ``key``. If another column is named for them, anything but objects (a summary) is left out.
     """
     if isinstance(content, dict) and any(map(is_image_name, content)):
-        return [{"image": name, **(of if isinstance(of, dict) else {"caption": of})} for name, of in content.items()]
+        return _rows_by_name(content, "image")
     if isinstance(content, dict):
         lists = list(filter(_are_objects, content.values()))
         if len(lists) == 1:
             content = lists[0]
         elif key:
             content = [{key: name, **row} for name, row in content.items() if isinstance(row, dict)]
-        else:
-            content = list(content.values())
+        elif _are_named(content.values()):
+            content = _rows_by_name(content, "key")
     if _are_objects(content):
         return content
+    named = [str(name) for name, of in content.items() if _are_objects(of)] if isinstance(content, dict) else []
     if key and isinstance(content, list) and content:
         number, row = next((at, row) for at, row in enumerate(content, start=1) if not isinstance(row, dict))
         raise RequestError(f"{file}: row {number} holds {type(row).__name__}, expected an object")
     raise RequestError(
-        f"{file}: expected a list of objects, the only one in an object, or an object of objects, one per row"
+        f"{file}: expected a list of objects, the only one in an object, or an object of objects, one per row "
+        '(pandas: to_json(FILE, orient="records"))'
+        + (f"; it has the lists {', '.join(named)}: save one, or both joined, as a file of its own" if named else "")
     )
+
+
+def _rows_by_name(content: Mapping[str, Any], column: str) -> list[dict[str, Any]]:
+    return [{column: name, **(of if isinstance(of, dict) else {"caption": of})} for name, of in content.items()]
+
+
+def _are_named(values: Iterable[object]) -> bool:
+    """True if all are rows, or all are captions or lists of them; columns of pandas, by numbers, are neither."""
+    each = [*values]
+    are_rows = all(isinstance(row, dict) and "0" not in row for row in each)
+    return are_rows or all(isinstance(of, str | list) and all(isinstance(text, str) for text in of) for of in each)
 
 
 def _are_objects(value: object) -> TypeGuard[list[dict[str, Any]]]:
@@ -356,10 +383,9 @@ def _delimited(file: Path, *, headless: bool) -> Table:
         faults = Faults(file)
         for number, cells in enumerate(islice(_records(file, form), int(not headless), None), start=1):
             if len(cells) != len(header):
-                faults.add(
-                    f"row {number}: expected {len(header)} cells as in the header, got {len(cells)}"
-                    + ("" if faults.n else "; put texts that contain the separator in quotes")
-                )
+                hint = "; put texts that contain the separator in quotes, and the names of columns into the first line"
+                fault = f"row {number}: expected {len(header)} cells as in the header, got {len(cells)}"
+                faults.add(fault if faults.n else fault + hint)
                 continue
             row = dict(zip(columns, map(str.strip, cells) if form.separator == "|" else cells, strict=False))
             if numbered := headless and _NUMBERED.match(row["image"]):
@@ -378,7 +404,7 @@ def _is_image(cell: str) -> bool:
 def _is_numbered_row(header: Sequence[str]) -> bool:
     """True if a line is the numbered name of an image without suffix, and its caption: ``COCO_42#0``, a text."""
     names = [cell for cell in header if _NUMBERED.match(cell) and " " not in cell]
-    return len(header) == 2 and len(names) == 1 and any(" " in cell for cell in header)
+    return len(header) == 2 and len(names) == 1 and any(" " in cell or not cell.isascii() for cell in header)
 
 
 def _columns_of_first(first: Sequence[str], file: Path) -> list[str]:

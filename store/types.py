@@ -60,6 +60,16 @@ def name_fault(name: str) -> str | None:
     return f"expected 1 to {_LONGEST_NAME} ASCII letters, digits, '.', '_' or '-', the first a letter or digit"
 
 
+HUB = "https://huggingface.co/"
+"""Address of the hub; that of a model's card continues with the name of its repository."""
+_COMMIT = re.compile("[0-9a-f]{40}")
+
+
+def is_commit(revision: str) -> bool:
+    """True if a revision is a commit, not the name of a branch or the digest of a folder."""
+    return _COMMIT.fullmatch(revision) is not None
+
+
 def is_fingerprint(text: str) -> bool:
     """True if a name has the form of a fingerprint: 16 lower-case hexadecimal digits.
 
@@ -107,8 +117,8 @@ class EncoderSpec:
             ``ACCESS_OPTIONS``, which do not.
         adapter_version: Increased by an adapter whenever its vectors change.
         licence: Licence of the weights: SPDX name or one sentence; ``unknown`` if unknown. It changes no vector.
-        facts: Other facts that change no vector: ``parameters`` in millions, ``training``, ``link``; of a model without
-            vectors ``dim``.
+        facts: Other facts that change no vector: ``parameters`` in millions, ``training``, ``released`` and the others
+            of ``tasks.encoders.catalog``; of a model without vectors ``dim``.
     """
 
     name: str
@@ -326,8 +336,8 @@ class Corpus:
 
 Unit: TypeAlias = Literal["percent", "rank", "points", "own"]
 """Display of a metric's values: fractions in percent, ranks, points, or numbers in a unit of their own."""
-Place: TypeAlias = Literal["table", "further", "none"]
-"""Location of a metric in a report next to the leaderboard: its own table, the table of further metrics, or none."""
+Place: TypeAlias = Literal["table", "none"]
+"""Location of a metric in a report next to the leaderboard: its own table, or none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import in_order
-from capim.store.schema import Result
+from capim.store.schema import Result, Subject
+from capim.store.schema import Slice as SliceRow
 from capim.store.types import FUSION, MODALITIES, TWO_STAGE, Corpus, EncoderSpec, Modality, digest16
 from capim.store.vectors import Ragged
 from capim.tasks.analyses.analysis import Slice, slice_rows
 from capim.tasks.analyses.table import DISTRACTORS
-from capim.tasks.derive import Derived
+from capim.tasks.derive import Derivation, Derived, Work, derive, one_by_one
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import metrics_of
@@ -43,26 +44,23 @@ from capim.tasks.ranking.two_stage import (
     weighted_sum,
 )
 from capim.tasks.ranking.vectors import Blocks
-from capim.tasks.references import EvaluationRef, SetsRef
-from capim.tasks.results.figures import derive_figures
+from capim.tasks.references import EvaluationRef, RunSettings, SetsRef
+from capim.tasks.results.figures import Figures
 from capim.tasks.results.scoring import missing_sets, open_sets, stored_evaluations
 from capim.tasks.results.stored import read_outcomes
 from capim.tasks.results.summary import Evaluated, Source, result_rows
-from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval
 
 SHOWN = {metric.name for metric in (*RECALLS, NDCG_5, NDCG_10, JUDGED_RECALLS[-1])}
 
 
 @task("fuse", run_name="fuse-{members[0].sets.corpus}")
-def fuse(
-    members: tuple[EvaluationRef, ...], *, store_uri: str, weights: Sequence[float], resampling: Resampling, run: str
-) -> Derived:
+def fuse(members: tuple[EvaluationRef, ...], settings: RunSettings, *, weights: Sequence[float]) -> Derived:
     """Fuse encoders by the weighted sum of their scores, or without weights by reciprocal rank fusion.
 
     The fused encoder is called ``A-with-B``, or ``A-with-B-weighted``; the reference has its name as a line.
     """
-    retrieval = text_to_image(store_uri, members[0].sets, run)
+    retrieval = text_to_image(members[0].sets, settings)
     name = "-with-".join(member.sets.encoder for member in members)
     if weights:
         name += "-weighted"
@@ -74,22 +72,14 @@ def fuse(
         options = {"rule": "reciprocal-rank"}
         fused = reciprocal_rank_fusion([retrieval.outcomes(member) for member in members], retrieval.task)
     spec = combined_spec(retrieval.store, name, FUSION, members, options)
-    results = retrieval.results(fused, spec, resampling, members=members)
+    results = retrieval.results(fused, spec, members=members)
     setting = " ".join(options.values()).replace("-", " ")
-    retrieval.write_slices(spec, result_slices(results, FUSION, setting))
-    return Derived(uses=tuple(retrieval.uses), lines=(name,))
+    made = retrieval.derive_slices(spec, FUSION, [], lambda: result_slices(results, FUSION, setting))
+    return replace(made, lines=(name,))
 
 
 @task("rerank", run_name="rerank-{first.sets.encoder}-{second.sets.encoder}-{first.sets.corpus}")
-def rerank(
-    first: EvaluationRef,
-    second: EvaluationRef,
-    *,
-    store_uri: str,
-    depths: Sequence[int],
-    resampling: Resampling,
-    run: str,
-) -> Derived:
+def rerank(first: EvaluationRef, second: EvaluationRef, settings: RunSettings, *, depths: Sequence[int]) -> Derived:
     """Re-rank the first N results of one encoder with another, at every depth N; at most all of a smaller gallery.
 
     Accuracy and cost at every depth become slices; the largest depth is stored as the encoder ``FIRST-then-SECOND``.
@@ -97,7 +87,7 @@ def rerank(
     Raises:
         RequestError: The stored lists of the first encoder, which was imported, are shorter than a depth.
     """
-    retrieval = text_to_image(store_uri, first.sets, run)
+    retrieval = text_to_image(first.sets, settings)
     name = f"{first.sets.encoder}-then-{second.sets.encoder}"
     found = retrieval.outcomes(first)
     longest = 0 if found.top_ords is None else found.top_ords.shape[1]
@@ -111,35 +101,24 @@ def rerank(
         second_scores = retrieval.pair_scores(second)
         reached = two_stage(found, retrieval.task, second_scores, wanted)
         advance(len(depths))
-    slices = []
+    slices: list[Slice] = []
     for depth in reached:
         spec = combined_spec(retrieval.store, name, TWO_STAGE, [first, second], {"depth": depth.n})
-        results = retrieval.results(
-            depth.outcomes, spec, resampling, members=[first, second] if depth is reached[-1] else ()
-        )
+        results = retrieval.results(depth.outcomes, spec, members=[first, second] if depth is reached[-1] else ())
         cost = {"n": depth.n, "pairs_per_query": depth.n, "seconds_per_query": depth.seconds_per_query}
         slices += result_slices(results, TWO_STAGE, str(depth.n), cost)
-    retrieval.write_slices(spec, slices)
-    return Derived(uses=tuple(retrieval.uses), lines=(name,))
+    made = retrieval.derive_slices(spec, TWO_STAGE, map(str, wanted), lambda: slices)
+    return replace(made, lines=(name,))
 
 
 @task("score-distractors", run_name="distractors-{sets.encoder}-{sets.corpus}")
-def score_distractors(
-    sets: SetsRef,
-    *,
-    store_uri: str,
-    corpora: Sequence[str],
-    device: str,
-    memory_bytes: int | None,
-    resampling: Resampling,
-    run: str,
-) -> int:
-    """Slices of the results by gallery size, with images of other corpora added; returns their number."""
-    store = EmbeddingStore.open(store_uri)
+def score_distractors(sets: SetsRef, settings: RunSettings, *, corpora: Sequence[str]) -> Derived:
+    """Make slices of the results by gallery size, with images of other corpora added."""
+    store = EmbeddingStore.open(settings.store_uri)
     spec, corpus = store.encoder(sets.encoder_fingerprint), store.corpus(sets.corpus, sets.corpus_fingerprint)
     if not any(protocol.id in TEXT_TO_IMAGE for protocol in protocols_of(corpus)):
-        return 0  # pairs and quadruples have no gallery
-    retrieval = text_to_image(store_uri, sets, run)
+        return Derived()  # pairs and quadruples have no gallery
+    retrieval = text_to_image(sets, settings)
 
     digests: list[str] = []
 
@@ -153,22 +132,22 @@ def score_distractors(
 
     own, *more = [side(each) for each in (sets.corpus_fingerprint, *corpora)]
     evaluations = open_sets(store, sets, [retrieval.protocol.id]).evaluations
-    curve = digest16([*evaluations.values(), *digests, asdict(resampling)])
-    subject = {"encoder_fingerprint": spec.fingerprint, "corpus_fingerprint": corpus.fingerprint}
-    if any(curve in str(detail) for detail in store.rows("slices", analysis=DISTRACTORS, **subject)["detail"]):
-        return 0  # nothing has changed since it was drawn
-    captions, resources = sets.vectors(store, "caption"), Resources(choose_device(device), memory_bytes)
-    slices: list[Slice] = []
-    for _, outcomes in by_gallery_size(own, more, captions, retrieval.task, seed=resampling.seed, resources=resources):
-        results, n = retrieval.results(outcomes, spec, resampling), int(outcomes.n_gallery.max())
-        shown = result_slices(results, DISTRACTORS, f"{n:,} images", {"images": n, "curve": curve})
-        slices += [replace(each, feature="") for each in shown]
-    return retrieval.write_slices(spec, slices)
+
+    def slices() -> Iterator[Slice]:
+        captions, seed = sets.vectors(store, "caption"), settings.resampling.seed
+        resources = Resources(choose_device(settings.device), settings.memory_bytes)
+        for _, outcomes in by_gallery_size(own, more, captions, retrieval.task, seed=seed, resources=resources):
+            results, n = retrieval.results(outcomes, spec), int(outcomes.n_gallery.max())
+            shown = result_slices(results, DISTRACTORS, f"{n:,} images", {"images": n})
+            yield from (replace(each, feature="") for each in shown)
+
+    inputs = [*evaluations.values(), *digests, f"seed {settings.resampling.seed}"]  # which draws the added images
+    return retrieval.derive_slices(spec, DISTRACTORS, inputs, slices)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextToImage:
-    """The protocol ``t2i/all``, or ``t2i/judged``, on one stored corpus, for the run of that id.
+    """The protocol ``t2i/all``, or ``t2i/judged``, on one stored corpus.
 
     ``uses`` grows with every derivation (``tasks.derive``).
     """
@@ -177,7 +156,7 @@ class TextToImage:
     corpus: Corpus
     protocol: Protocol
     task: RetrievalTask
-    run: str
+    settings: RunSettings
     uses: list[str] = field(default_factory=list)
 
     def outcomes(self, member: EvaluationRef) -> Outcomes:
@@ -221,9 +200,7 @@ class TextToImage:
         images, captions = (member.sets.vectors(self.store, modality) for modality in MODALITIES)
         return (images, gather(captions())) if callable(images) and callable(captions) else None
 
-    def results(
-        self, outcomes: Outcomes, spec: EncoderSpec, resampling: Resampling, *, members: Sequence[EvaluationRef] = ()
-    ) -> list[Result]:
+    def results(self, outcomes: Outcomes, spec: EncoderSpec, *, members: Sequence[EvaluationRef] = ()) -> list[Result]:
         """Result rows of a combined encoder; of given ``members`` its outcomes are stored like any encoder's, too."""
         made_of = [member.evaluations[self.protocol.id] for member in members]
         evaluation = digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id, *made_of])
@@ -235,37 +212,56 @@ class TextToImage:
         )
         ordered = in_order("outcomes", outcomes.to_arrow(evaluation=evaluation, **vars(sets)))
         stored = Outcomes.from_arrow(ordered, self.protocol)
-        source = Source(**vars(sets), evaluation=evaluation, run=self.run)
+        source = Source(**vars(sets), evaluation=evaluation, run=self.settings.run)
         evaluated = Evaluated.of(stored, self.corpus, source, metrics_of(outcomes))
         if members:
             self.store.write_encoder(spec)
             self.store.write_rows("outcomes", ordered, replace="evaluation")
             kept = EvaluationRef(sets=sets, evaluations={self.protocol.id: evaluation}, n_scored=0)
             scored = stored_evaluations(self.store, kept, ())
-            self.uses.extend(derive_figures(scored, resampling=resampling, run=self.run).uses)
-        return result_rows([evaluated], resampling)
+            self.uses.extend(Figures(scored=scored, **self.settings.of_results).derive())
+        return result_rows([evaluated], self.settings.resampling)
 
-    def write_slices(self, spec: EncoderSpec, slices: Sequence[Slice]) -> int:
-        """Store slices of one encoder; returns their number."""
-        fingerprints = {spec.name: spec.fingerprint}
-        rows = slice_rows(
-            slices, corpus=self.corpus, protocol=self.protocol.id, fingerprints=fingerprints, run=self.run
+    def derive_slices(
+        self, spec: EncoderSpec, analysis: str, inputs: Iterable[str], slices: Callable[[], Iterable[Slice]]
+    ) -> Derived:
+        """Make the slices of one encoder that the store lacks; return a reference to these and to its results.
+
+        Args:
+            spec: The encoder; its fingerprint and what was derived before are inputs, too.
+            analysis: Its name.
+            inputs: All else that the slices depend on.
+            slices: Makes them.
+        """
+        run, protocol = self.settings.run, self.protocol.id
+        made = Derivation(
+            kind="measurement",
+            subject=Subject(analysis=analysis, corpus=self.corpus.fingerprint, protocol=protocol, encoder=spec.name),
+            inputs=[spec.fingerprint, *self.uses, *inputs],
+            settings=self.settings.resampling.used(),
+            version="1",
         )
-        return self.store.write(rows, replace="slice")
+
+        def rows(_: Derivation) -> list[SliceRow]:
+            fingerprints = {spec.name: spec.fingerprint}
+            return slice_rows(slices(), corpus=self.corpus, protocol=protocol, fingerprints=fingerprints, run=run)
+
+        found = derive(self.store, Work(table="slices", wanted=[made], compute=one_by_one(rows)), run=run)
+        return replace(found, uses=(*self.uses, *found.uses))
 
 
-def text_to_image(store_uri: str, sets: SetsRef, run: str) -> TextToImage:
+def text_to_image(sets: SetsRef, settings: RunSettings) -> TextToImage:
     """The retrieval task of a stored corpus.
 
     Raises:
         RequestError: The corpus has no retrieval queries.
     """
-    store = EmbeddingStore.open(store_uri)
+    store = EmbeddingStore.open(settings.store_uri)
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     for protocol in protocols_of(corpus):
         if protocol.id in TEXT_TO_IMAGE and isinstance(found := build_task(corpus, protocol), RetrievalTask):
             task = replace(found, query_space=ALL_CAPTIONS, queries=found.query_ords)  # of all captions, by their ords
-            return TextToImage(store=store, corpus=corpus, protocol=protocol, task=task, run=run)
+            return TextToImage(store=store, corpus=corpus, protocol=protocol, task=task, settings=settings)
     raise RequestError(f"corpus {corpus.name!r} has no retrieval queries")
 
 

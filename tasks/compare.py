@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import groupby
 
 from capim.reports.rows.standing import chance_of, counted_once, not_counted, with_chance
@@ -22,7 +21,7 @@ from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.drawn import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
-from capim.tasks.references import EvaluationRef, by_corpus, corpus_of, inputs_of
+from capim.tasks.references import EvaluationRef, RunSettings, by_corpus, corpus_of, inputs_of
 from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values
 from capim.tasks.results.comparison import ComparedFigure, compared_figures, compared_metrics, encoder_key, figure_rows
 from capim.tasks.results.stored import read_all_outcomes, read_outcomes
@@ -44,22 +43,17 @@ from capim.tasks.statistics.ranking import LEAST_CORPORA
 
 @task(
     "compare",
-    makes=lambda evaluations, protocols, store_uri, **_: [
-        asset(store_uri, "comparisons", evaluations[0].sets.corpus, each) for each in protocols
+    makes=lambda evaluations, protocols, settings: [
+        asset(settings.store_uri, "comparisons", evaluations[0].sets.corpus, each) for each in protocols
     ],
     run_name="compare-{evaluations[0].sets.corpus}-{protocols[0]}",
 )
 def compare_corpus(
-    evaluations: tuple[EvaluationRef, ...],
-    *,
-    protocols: Sequence[str],
-    store_uri: str,
-    resampling: Resampling,
-    run: str,
+    evaluations: tuple[EvaluationRef, ...], settings: RunSettings, *, protocols: Sequence[str]
 ) -> Derived:
     """Store pairwise comparisons of encoders that were evaluated on one corpus, next to those of larger requests."""
-    store = EmbeddingStore.open(store_uri)
-    work = comparisons(store, corpus_of(store, evaluations), evaluations, protocols, resampling, run)
+    store, run = EmbeddingStore.open(settings.store_uri), settings.run
+    work = comparisons(store, corpus_of(store, evaluations), evaluations, protocols, settings.resampling, run)
     with track(f"{evaluations[0].sets.corpus} · comparing", total=len(work.wanted), unit="figures") as advance:
         return derive(store, work, run=run, advance=advance)
 
@@ -113,12 +107,10 @@ def comparisons(
 
 
 @task("compare-combined", run_name="compare-combined-{evaluations[0].sets.corpus}")
-def compare_combined(
-    evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
-) -> Derived:
+def compare_combined(evaluations: tuple[EvaluationRef, ...], settings: RunSettings) -> Derived:
     """Store comparisons by RSUM and by means over languages, of the encoders with all protocols of such a result."""
-    store = EmbeddingStore.open(store_uri)
-    return derive(store, combined(store, corpus_of(store, evaluations), evaluations, resampling, run), run=run)
+    store, run = EmbeddingStore.open(settings.store_uri), settings.run
+    return derive(store, combined(store, corpus_of(store, evaluations), evaluations, settings.resampling, run), run=run)
 
 
 def combined(
@@ -162,42 +154,31 @@ def _rows(figures: Iterable[ComparedFigure], corpus: Corpus, resampling: Resampl
     return figure_rows(figures, **of, headline=headline, resampling=resampling, run=run)
 
 
-@task("rank", makes=lambda store_uri, **_: [asset(store_uri, "ranking")])
-def rank_suite(evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str) -> Derived:
+@task("rank", makes=lambda evaluations, settings: [asset(settings.store_uri, "ranking")])
+def rank_suite(evaluations: tuple[EvaluationRef, ...], settings: RunSettings) -> Derived:
     """Store the ranking of these encoders over their corpora, by the macro mean of the headlines.
 
     The encoders of a corpus must have been evaluated on the same queries, as for :func:`compare_corpus`. Without a
     ranking, the reference says why; but not for a single corpus, where nobody expects one.
     """
-    store, n_corpora = EmbeddingStore.open(store_uri), len(by_corpus(evaluations))
-    headlines = cache(lambda: named_once(_headlines(store, evaluations)))
-    ranked = derive(store, ranking(store, evaluations, resampling, run, headlines), run=run)
+    store, n_corpora = EmbeddingStore.open(settings.store_uri), len(by_corpus(evaluations))
+    ranked = derive(store, ranking(store, evaluations, settings.resampling, settings.run), run=settings.run)
     if ranked.n_rows or n_corpora == 1:
         return ranked
     if n_corpora < LEAST_CORPORA:
         return replace(ranked, lines=(f"a ranking over corpora needs {LEAST_CORPORA} of them, got {n_corpora}",))
-    once = headlines()
+    once = named_once(_headlines(store, evaluations))
     copies = [counted_once([each.corpus, *each.copies]) for each in once if each.copies]
     copies += not_counted(counted_headlines(once)[1])
     why = "; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies])
     return replace(ranked, lines=(why,))
 
 
-def ranking(
-    store: EmbeddingStore,
-    evaluations: Sequence[EvaluationRef],
-    resampling: Resampling,
-    run: str = "",
-    headlines: Callable[[], Sequence[CorpusHeadline]] | None = None,
-) -> Work:
-    """Return the ranking of these encoders over their corpora; no derivation where these are too few.
-
-    ``headlines`` gives those of every corpus, each named once; None: they are read from the store.
-    """
+def ranking(store: EmbeddingStore, evaluations: Sequence[EvaluationRef], resampling: Resampling, run: str = "") -> Work:
+    """Return the ranking of these encoders over their corpora; no derivation where these are too few."""
 
     def rows_of(_: Derivation) -> list[Ranking]:
-        once = headlines() if headlines else named_once(_headlines(store, evaluations))
-        return ranking_rows(once, run=run, resampling=resampling)
+        return ranking_rows(named_once(_headlines(store, evaluations)), run=run, resampling=resampling)
 
     wanted = []
     if len(by_corpus(evaluations)) >= LEAST_CORPORA:

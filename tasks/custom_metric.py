@@ -35,50 +35,39 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
-from capim.tasks.references import EvaluationRef, SetsRef
+from capim.tasks.references import EvaluationRef, RunSettings, SetsRef, corpus_of
 from capim.tasks.report import analyses_of
 from capim.tasks.results.comparison import PAIR
-from capim.tasks.results.figures import derive_figures
+from capim.tasks.results.figures import Figures
 from capim.tasks.results.scoring import stored_evaluations
 from capim.tasks.results.stored import has_vectors, read_outcomes
 from capim.tasks.statistics.clusters import known_queries
-from capim.tasks.statistics.draws import Resampling
 
 TIES: tuple[Ties, ...] = ("lost", "expected", "won")
 
 
 @task("custom-metric", run_name="{metric}-{evaluations[0].sets.corpus}")
 def custom_metric(
-    evaluations: tuple[EvaluationRef, ...],
-    metric: str | Metric,
-    *,
-    store_uri: str,
-    protocols: Sequence[str],
-    analyses: Sequence[str],
-    device: str,
-    resampling: Resampling,
-    results: bool,
-    keep_replicates: bool,
-    run: str,
+    evaluations: tuple[EvaluationRef, ...], settings: RunSettings, *, metric: str | Metric, results: bool
 ) -> Derived:
     """Store comparisons and slices of ``FILE.py:NAME``, and with ``results`` its results; nothing if its code fails.
 
-    ``protocols`` and ``analyses``: all where none is named. A protocol where it applies to no query has no rows.
+    A protocol where it applies to no query has no rows.
 
     Raises:
         RequestError: The metric cannot be loaded or fails, or none of the protocols was evaluated.
     """
-    store, sets = EmbeddingStore.open(store_uri), evaluations[0].sets
-    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    store, resampling, run = EmbeddingStore.open(settings.store_uri), settings.resampling, settings.run
+    corpus, protocols = corpus_of(store, evaluations), settings.protocols
     evaluated = {protocol for each in evaluations for protocol in each.evaluations}
     chosen = [p for p in select_protocols(corpus, protocols or sorted(evaluated)) if p.id in evaluated]
     if not chosen:
         raise RequestError(
-            f"there are no outcomes of {', '.join(protocols)} on {sets.corpus!r}; run `capim evaluate --corpora "
-            f"{sets.corpus} --protocols {','.join(protocols)}` first"
+            f"there are no outcomes of {', '.join(protocols)} on {corpus.name!r}; run `capim evaluate --corpora "
+            f"{corpus.name} --protocols {','.join(protocols)}` first"
         )
-    reading = _Reading(store=store, metric=load_metric(metric), corpus=corpus, device=choose_device(device))
-    with track(f"{reading.metric} · {sets.corpus}", total=len(chosen), unit="protocols") as advance:
+    reading = _Reading(store=store, metric=load_metric(metric), corpus=corpus, device=choose_device(settings.device))
+    with track(f"{reading.metric} · {corpus.name}", total=len(chosen), unit="protocols") as advance:
         for protocol in chosen:
             reading.read(protocol, evaluations)
             advance(1)
@@ -88,15 +77,12 @@ def custom_metric(
     uses: list[str] = []
     for each in having if results else ():
         scored = stored_evaluations(store, each, ())
-        uses += derive_figures(
-            scored, metrics=[own], keep_replicates=keep_replicates, resampling=resampling, run=run
-        ).uses
+        uses += Figures(scored=scored, table=[own], **settings.of_results).derive()
     for protocol, alike in groups:
         work = comparisons(store, corpus, alike, [protocol.id], resampling, run, [own])
         uses += derive(store, work, run=run).uses
-    parts = [name for name in of_parts() if name in (analyses or of_parts())]
-    if parts and own.reduce == "mean" and having:
-        uses += derive(store, analyses_of(store, corpus, having, parts, resampling, run, own), run=run).uses
+    if own.reduce == "mean" and having:
+        uses += derive(store, analyses_of(store, corpus, having, of_parts(), resampling, run, own), run=run).uses
     _drop_without_value(store, own, corpus, [protocol.id for protocol in chosen], evaluations, having)
     return Derived(lines=tuple(reading.left_out), uses=tuple(uses))
 
@@ -139,10 +125,13 @@ class _Reading:
             metric = bound(self.metric, self.corpus, partial(self.blocks, sets))
             if not is_known(metric, outcomes):
                 self.left_out.append(f"{name}: its ranks are known as ranges, which do not determine the metric")
-            elif known_queries(metric.per_query(outcomes)).any():
-                self.values[evaluation] = {ties: metric.per_query(outcomes, ties) for ties in TIES}
+                continue
+            values = {ties: metric.per_query(outcomes, ties) for ties in (("expected",) if blocks else TIES)}
+            if known_queries(values["expected"]).any():
+                self.values[evaluation] = dict.fromkeys(TIES, values["expected"]) | values
+                given = replace(metric, values=GivenValues(self.values))
                 for ties in TIES:
-                    metric.value(outcomes, ties)  # an aggregate is the user's code, too
+                    given.value(outcomes, ties)  # an aggregate is the user's code, too
 
     def known(self, evaluation: EvaluationRef) -> EvaluationRef:
         """The evaluations of one encoder that have values."""

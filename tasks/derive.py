@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from capim.store import EmbeddingStore
-from capim.store.schema import TABLES, LedgerEntry, Published, Run, Slice, Subject
+from capim.store.schema import TABLES, LedgerEntry, Published, Run, Subject
 from capim.store.types import canonical_json, digest16
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.draws import Resampling
@@ -125,7 +125,7 @@ def _derive(store: EmbeddingStore, work: Work, run: str, advance: Callable[[floa
     """Make what the store lacks of one table; return the number of all rows, and of the derivations made."""
     if not work.wanted:
         return 0, 0
-    known = stored_rows(store, work.table, [each.key for each in work.wanted])
+    known = store.stored_rows([each.key for each in work.wanted])
     todo = [each for each in work.wanted if each.key not in known]
     n_rows, n_made = sum(known.values()), 0
     advance(len(work.wanted) - len(todo))
@@ -146,13 +146,6 @@ def _derive(store: EmbeddingStore, work: Work, run: str, advance: Callable[[floa
     return n_rows, n_made
 
 
-def stored_rows(store: EmbeddingStore, table: str, keys: Sequence[str]) -> dict[str, int]:
-    """Key -> number of its rows, of those derivations that the store has whole."""
-    expected = {entry.key: entry.n_rows for entry in store.all(LedgerEntry, key=keys)} if keys else {}
-    counts = store.counts(table, "derived", derived=list(expected))
-    return {key: n for key, n in expected.items() if counts.get(key, 0) == n}
-
-
 def page_key(
     store: EmbeddingStore, keys: Collection[str] | None, chosen: Mapping[str, Sequence[str]], version: str
 ) -> str:
@@ -171,11 +164,10 @@ def page_key(
         uses = store.uses()
         by_runs = {key for run in store.runs() for key in run.keys}
         shown = sorted(by_runs & uses.keys(), key=lambda key: (*uses[key], key))
-    measured = [str(row.created) for row in store.all(Slice) if not row.derived]
     failed = [(row.run, row.message) for row in sorted(store.all(Run, state="incomplete"), key=lambda row: row.started)]
     published = sorted(row.published for row in store.all(Published))
     models = sorted(row.spec for row in store.encoders())
-    parts = [keys is None, chosen, version, measured, failed, published, shown, models]
+    parts = [keys is None, chosen, version, failed, published, shown, models]
     return digest16([canonical_json(part) for part in parts])
 
 

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,7 @@ from capim.tasks.hub.progress import track
 from capim.tasks.prefects.task import asset, may_pass, task
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.reference.changes import cosines
-from capim.tasks.references import CorpusRef, EmbedRef, SetsRef, library_versions, this_host
+from capim.tasks.references import CorpusRef, EmbedRef, Named, Selection, SetsRef, library_versions, this_host
 
 if TYPE_CHECKING:
     from capim.tasks.encoders.pipeline import CaptionWork, EncodedBatch, ImageWork
@@ -65,14 +65,12 @@ class EncodeSettings:
         image_batch: Images per forward pass; None: measured once the model is loaded.
         caption_batch: Captions per forward pass; None: measured.
         trust_remote_code: Allow code from the checkpoint's repository to run.
-        compiled: Compile the forward passes first.
     """
 
     device: str = "auto"
     image_batch: int | None = 32
     caption_batch: int | None = 256
     trust_remote_code: bool = False
-    compiled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,11 +121,11 @@ class SetEncoder:
         key = SetKey.of(self.spec, corpus.name, corpus.fingerprint, modality)
         if self._store.intact(key):
             return EncodedSet(n_items=len(table))
-        missing = self._store.missing(key, len(table))
+        missing = self._store.missing(key)
         missing = missing[missing % n_shards == shard]
         done = self._encode(key, corpus, table, missing) if len(missing) else EncodedSet(n_items=len(table))
         if n_shards == 1:
-            self._store.seal(key, n_items=len(table))
+            self._store.seal(key)
         return replace(done, seconds=time.perf_counter() - begun)
 
     def _encode(self, key: SetKey, corpus: Corpus, table: pa.Table, missing: NDArray[np.int32]) -> EncodedSet:
@@ -182,8 +180,7 @@ class SetEncoder:
         if self._loaded is None:
             device = device_for(self.spec, self._settings.device)
             self._held.enter_context(held(device_identity(device)))
-            consent, compiled = self._settings.trust_remote_code, self._settings.compiled
-            loaded = load_encoder(self.spec, device=device, trust_remote_code=consent, compiled=compiled)
+            loaded = load_encoder(self.spec, device=device, trust_remote_code=self._settings.trust_remote_code)
             check_weights(self._store, loaded, run=self._run)
             check_probes(self._store, loaded, run=self._run)
             self._loaded = loaded
@@ -521,11 +518,10 @@ def is_complete(
     """True if every item of these sets that can be encoded is stored, sealed or not."""
     store = EmbeddingStore.open(store_uri)
     return not any(
-        len(store.missing(SetKey.of(spec, corpus.name, corpus.fingerprint, modality), n_items))
+        len(store.missing(SetKey.of(spec, corpus.name, corpus.fingerprint, modality)))
         for spec in specs
         for corpus in corpora
-        for modality, n_items in zip(MODALITIES, (corpus.n_images, corpus.n_captions), strict=True)
-        if modality in modalities_of(corpus, modalities)
+        for modality in modalities_of(corpus, modalities)
     )
 
 
@@ -556,15 +552,7 @@ def _reference(
 
 @task("check-corpora", timeout_hours=12)
 def check_corpora(
-    corpora: Sequence[str | dict[str, Any]],
-    opened: OpenCorpora,
-    *,
-    store_uri: str,
-    sample: int | None,
-    seed: int,
-    modalities: Sequence[Modality] = MODALITIES,
-    protocols: Sequence[str] = (),
-    distractors: Sequence[str] = (),
+    selection: Selection, opened: OpenCorpora, *, modalities: Sequence[Modality], distractors: Sequence[str]
 ) -> list[str]:
     """Read corpora into ``opened`` before anything is written; returns all faults, also of protocols and distractors.
 
@@ -574,15 +562,15 @@ def check_corpora(
         RequestError: The same faults, if one of them may pass (a hub that did not answer), so that the task is retried.
     """
     faults: list[str] = []
-    passing, store = None, store_at(store_uri)
+    passing, store = None, store_at(selection.store_uri)
     register = [] if store is None else store.corpora()
     known, states = {row.name for row in register}, {row.fingerprint for row in register}
-    for what in corpora:
+    for what in selection.corpora:
         try:
-            request = corpus_to_read(what, register, sample=sample, seed=seed)
+            request = corpus_to_read(what, register, sample=selection.sample, seed=selection.seed)
             corpus = opened.read(request, store)
             faults += filter(None, [encoding_fault(corpus, modalities, given=what)])
-            select_protocols(corpus, protocols)
+            select_protocols(corpus, selection.protocols)
             known |= {corpus.name}
         except RequestError as error:
             faults.extend(error.faults)
@@ -595,17 +583,15 @@ def check_corpora(
 
 
 @task("register-corpus", timeout_hours=24)
-def register_corpus(
-    what: str | dict[str, Any], opened: OpenCorpora, *, store_uri: str, sample: int | None, seed: int
-) -> CorpusRef:
+def register_corpus(what: Named, opened: OpenCorpora, selection: Selection) -> CorpusRef:
     """Read a corpus, decode every image that the store has not seen, and store its items and thumbnails.
 
     Raises:
         RequestError: The corpus is unknown, missing, empty or contradicts itself.
     """
-    store = EmbeddingStore.open(store_uri, create=True)
+    store = EmbeddingStore.open(selection.store_uri, create=True)
     register = store.corpora()
-    request = corpus_to_read(what, register, sample=sample, seed=seed)
+    request = corpus_to_read(what, register, sample=selection.sample, seed=selection.seed)
     usual = opened.read(request, store).name
     corpus = opened.index(store, request)
     changes = _changes(store, corpus, register)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 from capim.store import EmbeddingStore
-from capim.store.current import States, age
+from capim.store.current import States, newest_states_last
 from capim.store.errors import RequestError, noted
 from capim.store.rows import names_with_rows
-from capim.store.schema import OfProtocol, Result
+from capim.store.schema import OfProtocol, Result, StoredCorpus
+from capim.store.types import is_fingerprint
 from capim.store.upkeep.removal import drop_superseded
 from capim.tasks.corpora.naming import stored_corpora
 from capim.tasks.hub.progress import track
@@ -19,9 +20,8 @@ from capim.tasks.prefects.task import asset, task
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import select_protocols
-from capim.tasks.ranking.resources import Resources
-from capim.tasks.references import EvaluationRef, SetsRef, encoder_name
-from capim.tasks.results.figures import derive_figures, outdated_results
+from capim.tasks.references import EvaluationRef, Named, RunSettings, Selection, SetsRef, encoder_name
+from capim.tasks.results.figures import Figures, outdated_results
 from capim.tasks.results.scoring import (
     incomplete,
     missing_sets,
@@ -31,36 +31,23 @@ from capim.tasks.results.scoring import (
     write_score_part,
 )
 from capim.tasks.results.stored import outcome_encoders
-from capim.tasks.statistics.draws import Resampling
 
-Named = str | dict[str, Any]
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
 
 
 @task(
     "score",
-    makes=lambda sets, store_uri, **_: [asset(store_uri, "figures", sets.encoder, sets.corpus)],
+    makes=lambda sets, settings, **_: [asset(settings.store_uri, "figures", sets.encoder, sets.corpus)],
     run_name="score-{sets.encoder}-{sets.corpus}",
 )
-def score(
-    sets: SetsRef,
-    *,
-    store_uri: str,
-    protocols: Sequence[str],
-    device: str,
-    resampling: Resampling,
-    run: str,
-    keep_replicates: bool = False,
-    memory_bytes: int | None = None,
-    n_parts: int = 1,
-) -> EvaluationRef:
+def score(sets: SetsRef, settings: RunSettings, *, n_parts: int = 1) -> EvaluationRef:
     """Outcomes and results of one encoder on one corpus; of ``n_parts`` parts, those that `score_part` stored merge.
 
     Stored outcomes are read instead of scored again, and only those of the table's metrics that have no stored results
     are computed.
     """
-    store = EmbeddingStore.open(store_uri)
-    scored = open_sets(store, sets, protocols)
+    store = EmbeddingStore.open(settings.store_uri)
+    scored = open_sets(store, sets, settings.protocols)
     drop_superseded(store, encoder_fingerprint=sets.encoder_fingerprint, corpus_fingerprint=scored.corpus.fingerprint)
     # comparisons and slices also need the outcomes, which a damaged store may have lost in part
     stored = scored.stored()
@@ -74,41 +61,29 @@ def score(
         def outcomes(lacking: Sequence[Protocol]) -> Iterator[list[Outcomes]]:
             chosen = [protocol for protocol in scored.protocols if protocol in left or protocol in lacking]
             advance(len(scored.protocols) - len(chosen))
-            resources = Resources(device, memory_bytes)
-            scoring = outcomes_of(scored, chosen, stored, resources=resources, n_parts=n_parts, advance=ranked)
-            for together, is_fresh in scoring:
+            how: dict[str, Any] = {"resources": settings.resources, "n_parts": n_parts, "advance": ranked}
+            for together, is_fresh in outcomes_of(scored, chosen, stored, **how):
                 for each in together:
                     left.pop(each.protocol, None)
                 fresh.update(each.protocol.id for each in together if is_fresh)
                 yield together
                 advance(len(together) * (1 - RANKING if is_fresh else 1))
 
-        how: dict[str, Any] = {"resampling": resampling, "run": run, "keep_replicates": keep_replicates}
-        figures = derive_figures(scored, outcomes=outcomes, **how)
+        figures = Figures(scored=scored, outcomes=outcomes, **settings.of_results)
+        uses = figures.derive()
         for _ in outcomes(()) if left else ():
             pass
     n_added = sum(n for protocol, n in figures.added.items() if protocol not in fresh)
     return EvaluationRef(
-        sets=sets, evaluations=dict(scored.evaluations), n_scored=len(fresh), n_added=n_added, uses=figures.uses
+        sets=sets, evaluations=dict(scored.evaluations), n_scored=len(fresh), n_added=n_added, uses=uses
     )
 
 
 @task("score-part", run_name="score-{sets.encoder}-{sets.corpus}-part-{part}-of-{n_parts}")
-def score_part(
-    sets: SetsRef,
-    *,
-    store_uri: str,
-    protocols: Sequence[str],
-    device: str,
-    memory_bytes: int | None,
-    part: int,
-    n_parts: int,
-) -> SetsRef:
+def score_part(sets: SetsRef, settings: RunSettings, *, part: int, n_parts: int) -> SetsRef:
     """Score one part of the gallery, from 1, for `score` to merge; nothing where the outcomes are stored."""
-    store = EmbeddingStore.open(store_uri)
-    scored = open_sets(store, sets, protocols)
-    stored = scored.stored()
-    write_score_part(scored, stored, part - 1, n_parts, Resources(device, memory_bytes))
+    scored = open_sets(EmbeddingStore.open(settings.store_uri), sets, settings.protocols)
+    write_score_part(scored, scored.stored(), part - 1, n_parts, settings.resources)
     return sets
 
 
@@ -144,43 +119,29 @@ def find_outdated(store_uri: str, evaluations: Sequence[EvaluationRef]) -> tuple
 
 
 @task("complete-figures", run_name="complete-{evaluation.sets.encoder}-{evaluation.sets.corpus}")
-def complete_figures(
-    evaluation: EvaluationRef,
-    *,
-    store_uri: str,
-    protocols: Sequence[str],
-    resampling: Resampling,
-    run: str,
-    keep_replicates: bool = False,
-) -> EvaluationRef:
+def complete_figures(evaluation: EvaluationRef, settings: RunSettings) -> EvaluationRef:
     """The table's metrics that stored outcomes determine and that have no result with these settings yet."""
-    store = EmbeddingStore.open(store_uri)
-    scored = stored_evaluations(store, evaluation, protocols)
-    figures = derive_figures(scored, resampling=resampling, run=run, keep_replicates=keep_replicates)
-    made: dict[str, Any] = {"evaluations": dict(scored.evaluations), "uses": figures.uses}
+    scored = stored_evaluations(EmbeddingStore.open(settings.store_uri), evaluation, settings.protocols)
+    figures = Figures(scored=scored, **settings.of_results)
+    made: dict[str, Any] = {"evaluations": dict(scored.evaluations), "uses": figures.derive()}
     return EvaluationRef(sets=evaluation.sets, n_scored=0, n_added=sum(figures.added.values()), **made)
 
 
 @task("find-sets")
-def find_sets(
-    store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named], sample: int | None = None, seed: int = 0
-) -> tuple[SetsRef, ...]:
+def find_sets(selection: Selection) -> tuple[SetsRef, ...]:
     """The newest sealed pairs of embedding sets of these names; all pairs, of encoders with embeddings, without names.
 
     Raises:
-        RequestError: A named pair is missing, or there are neither pairs nor outcomes.
+        RequestError: A named pair is missing, a named encoder has none, or there are neither pairs nor outcomes.
     """
-    store = EmbeddingStore.open(store_uri)
+    store, encoders, corpora = EmbeddingStore.open(selection.store_uri), selection.encoders, selection.corpora
     sealed = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
     encoder_names = _named(store, encoders) or sorted({row.name for row in store.encoders()})
-    register = store.corpora()
-    rows = stored_corpora(corpora, register, sample=sample, seed=seed, uri=store.uri)
-    states = [row.fingerprint for row in rows] or sorted({row.name for row in register})
+    states = [row.fingerprint for row in _corpora(store, selection)] or sorted({row.name for row in store.corpora()})
     without_embeddings = outcome_encoders(store)
     encoded = [name for name in encoder_names if name not in without_embeddings]
     found: list[SetsRef] = []
-    faults: list[str] = []
-    parts: list[str] = []
+    complete, faults, parts = set[str](), list[str](), list[tuple[str, str]]()
     for state in states:
         for encoder in encoded:
             key = store.key(encoder=encoder, corpus=state, modality="image")
@@ -188,14 +149,23 @@ def find_sets(
             lacking = [modality for modality in ("image", "caption") if (*pair, modality) not in sealed]
             if not lacking:
                 found.append(SetsRef.of(key))
+                complete.add(encoder)
             elif encoders or len(lacking) == 1:
-                (faults if encoders and corpora else parts).append(missing_sets(store, key, lacking))
+                parts.append((encoder, missing_sets(store, key, lacking)))
+    if encoders:  # each has to have its sets on all corpora that are named, or on any
+        faults = [fault for encoder, fault in parts if corpora or encoder not in complete]
     if not found and not faults and (parts or encoded == encoder_names):
         first = "run `capim run`, `capim embed`, or `capim import` for embeddings made elsewhere"
-        faults = parts or [f"the store {store.uri} has no complete embedding sets; {first}"]
+        faults = [fault for _, fault in parts] or [f"the store {store.uri} has no complete embedding sets; {first}"]
     if faults:
         raise RequestError(faults)
     return tuple(found)
+
+
+def _corpora(store: EmbeddingStore, selection: Selection) -> list[StoredCorpus]:
+    """Return the stored corpora that are named, or samples of them."""
+    how: dict[str, Any] = {"sample": selection.sample, "seed": selection.seed, "uri": store.uri}
+    return stored_corpora(selection.corpora, store.corpora(), **how)
 
 
 def _named(store: EmbeddingStore, encoders: Sequence[Named]) -> list[str]:
@@ -204,15 +174,7 @@ def _named(store: EmbeddingStore, encoders: Sequence[Named]) -> list[str]:
 
 
 @task("find-evaluations")
-def find_evaluations(
-    store_uri: str,
-    *,
-    corpora: Sequence[Named] = (),
-    encoders: Sequence[Named] = (),
-    protocols: Sequence[str] = (),
-    sample: int | None = None,
-    seed: int = 0,
-) -> tuple[EvaluationRef, ...]:
+def find_evaluations(selection: Selection) -> tuple[EvaluationRef, ...]:
     """The newest evaluations of every encoder and corpus name under these protocols, imported outcomes included.
 
     In the order of the given names, else sorted by name, so that comparisons do not depend on the order of writing.
@@ -220,15 +182,18 @@ def find_evaluations(
     Raises:
         RequestError: A name or protocol has no results, or these have none together.
     """
-    store = EmbeddingStore.open(store_uri)
-    rows = stored_corpora(corpora, store.corpora(), sample=sample, seed=seed, uri=store.uri)
+    store, corpora = EmbeddingStore.open(selection.store_uri), selection.corpora
     states = {row.fingerprint: row.name for row in store.encoders()}
-    named = _named(store, encoders)
+    named = _named(store, selection.encoders)
     names = list(dict.fromkeys(states.get(name, name) for name in named))
-    of_corpora = [row.name for row in rows]
-    chosen = names_with_rows(store, "results", corpus=of_corpora, encoder=names, protocol=protocols)
+    of_corpora = [row.name for row in _corpora(store, selection)]
+    chosen = names_with_rows(store, "results", corpus=of_corpora, encoder=names, protocol=selection.protocols)
     present = [row.fingerprint for row in store.corpora()]  # others were dropped
     found = States.asked(evaluated_rows(store, **chosen, corpus_fingerprint=present), [*corpora, *named])
+    having = {row.encoder_fingerprint for row in found}
+    given = zip(map(str, selection.encoders), named, strict=True)
+    if lacking := ",".join(what for what, of in given if is_fingerprint(of) and of not in having):
+        raise RequestError(f"{lacking}: no results; run `capim evaluate --encoders {lacking}` first")
     newest = newest_evaluations(found, corpus=[*of_corpora, *map(str, corpora)], encoder=[*names, *named])
     if not newest:
         raise RequestError(
@@ -238,9 +203,8 @@ def find_evaluations(
 
 
 def evaluated_rows(store: EmbeddingStore, **equals: Sequence[str]) -> list[Result]:
-    """Return the results that hold these texts, those last used last."""
-    uses = store.uses()
-    return sorted(store.all(Result, **equals), key=lambda row: age(row, uses)[1:])
+    """Return the results that hold these texts, those of the newest states last, of each those last used last."""
+    return newest_states_last(store.all(Result, **equals), store.uses(), store.registered())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,16 +241,14 @@ def newest_evaluations(
 
 
 @task("find-outcomes")
-def find_outcomes(
-    store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named], sample: int | None, seed: int
-) -> tuple[EvaluationRef, ...]:
+def find_outcomes(selection: Selection) -> tuple[EvaluationRef, ...]:
     """The newest evaluations of imported outcomes, and of fused and re-ranked scores; empty if there are none.
 
     Raises:
         RequestError: A named encoder of this kind has no results on these corpora.
     """
-    store = EmbeddingStore.open(store_uri)
-    named = _named(store, encoders)
+    store = EmbeddingStore.open(selection.store_uri)
+    named = _named(store, selection.encoders)
     kind = outcome_encoders(store)
     names = (
         [name for name in named if name in kind] if named else sorted(kind & store.counts("results", "encoder").keys())
@@ -294,7 +256,7 @@ def find_outcomes(
     if not names:
         return ()
     try:
-        return find_evaluations.fn(store_uri, corpora=corpora, encoders=names, sample=sample, seed=seed)
+        return find_evaluations.fn(replace(selection, encoders=names, protocols=()))
     except RequestError:
         if named:
             raise

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, noted
-from capim.store.forms import Columns
 from capim.store.schema import Import, Result, texts
 from capim.store.sets.embedding_files import open_embedding_file
-from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
+from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, imported_encoder, namesakes
 from capim.store.sets.lists import QRELS, RUN
 from capim.store.tables import skipping_bad_rows, uncompressed
-from capim.store.types import IMPORTED, OF_OUTCOMES, Corpus, EncoderSpec, Storage
+from capim.store.types import IMPORTED, MODALITIES, OF_OUTCOMES, Corpus, EncoderSpec, SetKey, Storage
 from capim.store.upkeep.removal import drop_evaluations
 from capim.store.vectors import rounding_text
 from capim.tasks.corpora.files import corpus_name
@@ -35,65 +35,41 @@ from capim.tasks.protocols import Protocol
 from capim.tasks.published import read_published
 from capim.tasks.ranking.protocols import protocols_of
 from capim.tasks.references import EvaluationRef, SetsRef
-from capim.tasks.results.figures import derive_figures
+from capim.tasks.results.figures import Figures
 from capim.tasks.results.imported.runs import corpus_of_qrels, outcomes_of_run, read_qrels, read_run, tag_of
-from capim.tasks.results.imported.sources import (
-    Imported,
-    Source,
-    described_corpus,
-    encoder_of_outcomes,
-    outcomes_of_source,
-)
+from capim.tasks.results.imported.sources import Imported, Source, described_corpus, outcomes_of_source
 from capim.tasks.results.imported.tables import FoundRows
 from capim.tasks.results.scoring import stored_evaluations
 from capim.tasks.statistics.draws import Resampling
 
 
-class Identity(NamedTuple):
-    """A model as the user describes it: name, version, a remark; or the stored model that it is."""
-
-    encoder: str | None = None
-    revision: str | None = None
-    note: str | None = None
-    same_as: str | None = None
-
-
 @task("import-embeddings")
 def import_embedding_files(
-    rows: Sequence[ImportRow],
-    *,
-    store_uri: str,
-    storage: Storage | None,
-    replace: bool,
-    by_position: bool,
-    plan: bool,
-    run: str,
+    row: ImportRow, *, store_uri: str, storage: Storage | None, replace: bool, by_position: bool, plan: bool, run: str
 ) -> list[str]:
-    """Check, write and seal the embeddings of files, and store corpora that are new; return a line per action.
+    """Check, write and seal the embeddings of files, and store a new corpus; return a line per action.
 
     Everything is checked before the first row is written, and all faults are reported together. ``plan``: nothing is
     written; the lines say what would be.
     """
     store = EmbeddingStore.open(store_uri, create=True)
-    corpora: dict[str, Corpus] = {}
-    faults = catalog_faults(row.encoder for row in rows if not row.same_as)
-    for what in dict.fromkeys(row.corpus for row in rows):
-        with noted(faults):
-            corpora[what] = corpus_for_import(store, what)
+    faults = [] if row.same_as else catalog_faults([row.encoder])
+    with noted(faults):
+        corpus = corpus_for_import(store, row.corpus)
     if faults:
         raise RequestError(faults)
-    with TemporaryDirectory() as folder, skipping_bad_rows(any(row.skip_bad_rows for row in rows)):
-        named = [(_with_text(row, corpora[row.corpus], Path(folder)), corpora[row.corpus]) for row in rows]
-        imported = import_sets(store, named, storage=storage, replace=replace, by_position=by_position, plan_only=plan)
-    lines = [f"{done.file.path}: {done.key.modality}s of {done.key.corpus}: {done.matched.how}" for done in imported]
+    with TemporaryDirectory() as folder, skipping_bad_rows(row.skip_bad_rows):
+        row = _with_text(row, corpus, Path(folder))
+        how: dict[str, Any] = {"storage": storage, "replace": replace, "by_position": by_position, "plan_only": plan}
+        imported = import_sets(store, row, corpus, **how)
+    lines = [f"{done.path}: {done.key.modality}s of {done.key.corpus}: {done.matched.how}" for done in imported]
     if plan:
         return [*lines, *(f"{_label(done)}: to be stored ({done.state}); nothing was written" for done in imported)]
     sources = [
-        (done.key.table, done.key.modality, done.matched.by, str(done.file.path), SetsRef.of(done.key))
-        for done in imported
+        (done.key.table, done.key.modality, done.matched.by, str(done.path), SetsRef.of(done.key)) for done in imported
     ]
     _record_imports(store, sources, run=run)
-    return [*lines, *map(_done_line, imported), *_next_steps(store, imported)]
+    return [*lines, *map(_done_line, imported), _next_step(store, imported[0].key)]
 
 
 def _with_text(row: ImportRow, corpus: Corpus, folder: Path) -> ImportRow:
@@ -143,6 +119,18 @@ def write_facts(store: EmbeddingStore, facts: Mapping[str, Facts]) -> list[str]:
     return [f"{spec.name}: licence {spec.licence}{more}" for spec, more in zip(specs, facts_of, strict=True)]
 
 
+def lacking_facts(store: EmbeddingStore, name: str) -> list[str]:
+    """Return a line with a command if the newest revision of a model has no facts, but an earlier one has."""
+    specs = namesakes(store, name)
+    known = [spec for spec in specs if spec.facts or spec.licence != "unknown"]
+    if not known or specs[-1] in known:
+        return []
+    of, facts = f"{name} (revision {specs[-1].revision})", {"licence": known[-1].licence, **known[-1].facts}
+    options = " ".join(f"--{fact} {shlex.quote(str(value))}" for fact, value in facts.items())
+    command = f"capim import --encoder {name} {options}"
+    return [f"{of}: no licence or other facts; if those of revision {known[-1].revision} hold: `{command}`"]
+
+
 def catalog_faults(names: Iterable[str]) -> list[str]:
     """Return one line for each name that an import cannot have, because it is that of a model of the catalog."""
     return [
@@ -174,20 +162,14 @@ def _done_line(done: ImportedSet) -> str:
     return f"{label} {verb} ({sealed.tag}), {rounding}{removed}"
 
 
-def _next_steps(store: EmbeddingStore, imported: Sequence[ImportedSet]) -> Iterator[str]:
-    """Yield the command to run next for every encoder."""
-    stored = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
-    complete: dict[str, list[str]] = {}
-    for key in {(done.key.encoder_fingerprint, done.key.corpus): done.key for done in imported}.values():
-        pair = (key.encoder_fingerprint, key.corpus_fingerprint)
-        missing = [f"{side}s" for side in ("image", "caption") if (*pair, side) not in stored]
-        if missing:
-            options = f"--corpus {key.corpus} --encoder {key.encoder} --{missing[0]} FILE"
-            yield f"{missing[0]} of {key.corpus} by {key.encoder} are missing: run `capim import {options}`"
-        else:
-            complete.setdefault(key.encoder, []).append(key.corpus)
-    for encoder, corpora in complete.items():
-        yield f"run `capim evaluate --corpora {','.join(corpora)} --encoders {encoder}`"
+def _next_step(store: EmbeddingStore, key: SetKey) -> str:
+    """Return the command to run after an import of this encoder and corpus."""
+    stored = {sealed.key.table for sealed in store.sealed_sets()}
+    missing = [side for side in MODALITIES if dataclasses.replace(key, modality=side).table not in stored]
+    if not missing:
+        return f"run `capim evaluate --corpora {key.corpus} --encoders {key.encoder}`"
+    options = f"--corpus {key.corpus} --encoder {key.encoder} --{missing[0]}s FILE"
+    return f"{missing[0]}s of {key.corpus} by {key.encoder} are missing: run `capim import {options}`"
 
 
 @task("import-outcomes", run_name="import-outcomes-{source.path}")
@@ -196,7 +178,6 @@ def import_outcomes(
     source: Source,
     *,
     store_uri: str,
-    identity: Identity,
     replace: bool,
     plan: bool,
     resampling: Resampling,
@@ -209,17 +190,15 @@ def import_outcomes(
     store = EmbeddingStore.open(store_uri, create=True)
     with skipping_bad_rows(source.skip_bad_rows):
         if source.kind == "qrels":
-            subject, found = _judged_runs(store, source, str(corpus), identity)
+            subject, found = _judged_runs(store, source, str(corpus))
         else:
             known = [row.name for row in store.corpora()]
             subject = corpus_for_import(store, described_corpus(source, corpus, stored=known))
             found = {name: (source.path, each) for name, each in outcomes_of_source(source, subject).items()}
-    return _store(store, subject, found, identity=identity, replace=replace, plan=plan, resampling=resampling, run=run)
+    return _store(store, subject, found, source=source, replace=replace, plan=plan, resampling=resampling, run=run)
 
 
-def _judged_runs(
-    store: EmbeddingStore, source: Source, label: str, identity: Identity
-) -> tuple[Corpus, dict[str, tuple[str, FoundRows]]]:
+def _judged_runs(store: EmbeddingStore, source: Source, label: str) -> tuple[Corpus, dict[str, tuple[str, FoundRows]]]:
     """Runs on the documents that qrels judge, without texts and images: their corpus, and each with its file by name.
 
     The gallery is every document of the qrels and of these runs. A stored corpus of the name that holds them all, with
@@ -231,8 +210,8 @@ def _judged_runs(
     label = label or corpus_name(qrels)
     new = corpus_of_qrels(read_qrels(qrels, of_qrels), lists.values(), label, origin=str(qrels.absolute()))
     subject = _with_these(store, new) or new
-    names = [identity.encoder or tag_of(Path(path)) for path in runs]
-    if len({*names}) < len(names) and not identity.encoder:
+    names = [source.encoder or tag_of(Path(path)) for path in runs]
+    if len({*names}) < len(names) and not source.encoder:
         names = [re.sub(r"[^A-Za-z0-9._-]+", "-", uncompressed(Path(path)).stem) for path in runs]
     if len({*names}) < len(names):
         raise RequestError(
@@ -251,11 +230,9 @@ def _with_these(store: EmbeddingStore, new: Corpus) -> Corpus | None:
 
 
 @task("import-published")
-def import_published(
-    path: str, *, columns: Columns, store_uri: str, source: str | None, plan: bool, run: str
-) -> Derived:
+def import_published(source: Source, *, store_uri: str, plan: bool, run: str) -> Derived:
     """Keep results that others published, to be shown next to ours (``capim results --against published``)."""
-    rows = read_published(Path(path), source or "", columns)
+    rows = read_published(Path(source.path), source.note or "", source.columns)
     models, known = {row.model for row in rows}, [row for row in rows if row.protocol]
     lines = [f"{len(rows)} results of {len(models)} models, {len(known)} of them under a protocol that is known here"]
     differences = Counter(row.difference for row in rows)
@@ -272,7 +249,7 @@ def _store(
     subject: Corpus,
     found: Mapping[str, tuple[str, FoundRows]],
     *,
-    identity: Identity,
+    source: Source,
     replace: bool,
     plan: bool,
     resampling: Resampling,
@@ -280,7 +257,7 @@ def _store(
 ) -> Derived:
     """Check the outcomes of models on one corpus and store them; return how they were matched."""
     plans, faults = [], []
-    for (path, each), encoder in zip(found.values(), _encoders(store, [*found], identity), strict=True):
+    for (path, each), encoder in zip(found.values(), _encoders(store, [*found], source), strict=True):
         imported = Imported.of(each.outcomes, encoder, subject)
         new, replaced, fault = _planned(store, imported)
         plans.append((path, each, imported, new, replaced))
@@ -306,7 +283,7 @@ def _store(
         sources = [(key, protocol, each.matched.get(protocol, ""), path, sets) for protocol, key in by_protocol.items()]
         _record_imports(store, sources, run=run)
         scored = stored_evaluations(store, EvaluationRef(sets=sets, evaluations=by_protocol, n_scored=0), ())
-        uses += derive_figures(scored, resampling=resampling, run=run).uses
+        uses += Figures(scored=scored, resampling=resampling, run=run).derive()
         if replaced:
             encoders, state = [encoder.fingerprint], subject.fingerprint
             drop_evaluations(store, replaced, encoder_fingerprints=encoders, corpus_fingerprint=state)
@@ -317,16 +294,16 @@ def _store(
     return Derived(lines=tuple(lines), uses=tuple(uses))
 
 
-def _encoders(store: EmbeddingStore, names: Sequence[str], identity: Identity) -> list[EncoderSpec]:
+def _encoders(store: EmbeddingStore, names: Sequence[str], source: Source) -> list[EncoderSpec]:
     """Return the models of these names, as the user describes them; or the stored one that they are the same as."""
-    if not identity.same_as:
+    if not source.same_as:
         if faults := catalog_faults(names):
             raise RequestError(faults)
-        about = {"revision": identity.revision, "note": identity.note}
-        return [encoder_of_outcomes(name, **about, namesakes=namesakes(store, name)) for name in names]
+        about: dict[str, Any] = {"revision": source.revision, "note": source.note}
+        return [imported_encoder(n, OF_OUTCOMES, namesakes=namesakes(store, n), **about, dim=1) for n in names]
     if len(names) > 1:
         raise RequestError(f"--same-as names one model, the files have {len(names)}: {', '.join(names)}")
-    return [store.encoder(identity.same_as)]
+    return [store.encoder(source.same_as)]
 
 
 def _planned(store: EmbeddingStore, imported: Imported) -> tuple[list[str], list[str], str]:

@@ -57,10 +57,13 @@ def read_published(path: Path, source: str = "", columns: Columns = NO_COLUMNS) 
             f"{path}: no published result in it; expected CLIP_benchmark's CSV, results of MTEB, ViDoRe's JSON, or a "
             "CSV with the columns model, dataset, metric, value"
         )
-    found = {}
+    found: dict[str, Published] = {}
     for row in rows:
         origin = row.source or source or str(path)
         key = digest16([row.model, row.dataset, row.protocol, row.their_metric, origin])
+        if not row.model or found.get(key, row).value != row.value:
+            what = f"{row.model or 'no model'}, {row.dataset}, {row.their_metric}"
+            raise RequestError(f"{path}: {what}: expected a model, and one value of it; got {row.value}")
         found[key] = replace(row, source=origin, published=key)
     return list(found.values())
 
@@ -73,6 +76,11 @@ def _row(
         number = float(str(value))
     except ValueError as fault:
         raise RequestError(f"{model}, {dataset}, {their_metric}: expected a number, got {value!r}") from fault
+    known = METRICS.get(metric or their_metric)
+    if known and known.bounds and not known.bounds[0] <= number <= known.bounds[1]:
+        raise RequestError(
+            f"{model}, {dataset}, {their_metric}: expected {known.bounds}, of percents the fraction, got {value}"
+        )
     return Published(
         published="",
         model=model,

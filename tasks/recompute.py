@@ -21,16 +21,17 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.ledger import DERIVED_ROWS, OF_THE_RUN
 from capim.store.row_types import table_of
 from capim.store.rows import delete
-from capim.store.schema import TABLES, LedgerEntry, Result, Subject
+from capim.store.schema import ENCODERS, FIGURE, TABLES, LedgerEntry, Result, Subject
 from capim.store.types import canonical_json
 from capim.store.upkeep.integrity import StoreCheck
+from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.compare import combined, comparisons, ranking
 from capim.tasks.derive import Derivation, derive
 from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol
 from capim.tasks.references import EvaluationRef, SetsRef, corpus_of
 from capim.tasks.report import analyses_of, gate_of
-from capim.tasks.results.figures import derive_figures
+from capim.tasks.results.figures import Figures
 from capim.tasks.results.scoring import stored_evaluations
 from capim.tasks.statistics.draws import Resampling
 
@@ -156,7 +157,7 @@ def _figures(memory: _InMemory, group: Sequence[Derivation]) -> None:
     keep = bool(memory.counts("replicates", "derived", evaluation=ids))
     for evaluation in _evaluations(memory, ids):
         scored = stored_evaluations(memory, evaluation, ())
-        derive_figures(scored, resampling=_resampling(group[0]), run="", keep_replicates=keep)
+        Figures(scored=scored, resampling=_resampling(group[0]), keep_replicates=keep).derive()
 
 
 def _over_encoders(memory: _InMemory, group: Sequence[Derivation]) -> None:
@@ -168,7 +169,9 @@ def _over_encoders(memory: _InMemory, group: Sequence[Derivation]) -> None:
     if first.kind == "ranking":
         work = ranking(memory, evaluations, resampling)
     elif first.kind == "analysis":
-        names = [each.subject.analysis or "" for each in group]
+        names = [name for each in group if (name := each.subject.analysis or "") in ANALYSES]  # some are of older code
+        if not names:
+            return
         work = analyses_of(memory, corpus_of(memory, evaluations), evaluations, names, resampling)
         again = [each for each in work.wanted if each.kind == "analysis"]  # a measurement is another one each time
         work = replace(work, wanted=again)
@@ -216,9 +219,9 @@ def _name(row: object) -> str:
     def of(*names: str) -> list[str]:
         return [str(value) for name in names if (value := getattr(row, name, None))]
 
-    corpus = [f" on {name}" for name in of("corpus")]
-    what = ", ".join(of("protocol", "metric", "analysis", "feature", "level_name", "estimand"))
-    return " and ".join(of("encoder", "encoder_a", "encoder_b")) + "".join(corpus) + f", {what}"
+    corpus, *figure = FIGURE
+    what = ", ".join(of(*figure, "analysis", "feature", "level_name", "estimand"))
+    return " and ".join(of(*ENCODERS)) + "".join(f" on {name}" for name in of(corpus)) + f", {what}"
 
 
 def _difference(stored: object, computed: object) -> str:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import socket
+import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from capim.store.schema import OfStates
 from capim.store.types import Modality, SetKey, digest16
+from capim.tasks.statistics.draws import Resampling
 
 if TYPE_CHECKING:
     from capim.store import EmbeddingStore
     from capim.store.types import Corpus
     from capim.tasks.corpora.opened import OpenCorpora
     from capim.tasks.derive import Derived
+    from capim.tasks.ranking.resources import Resources
     from capim.tasks.ranking.vectors import Blocks, VectorRows
 
 T = TypeVar("T")
+Named: TypeAlias = str | dict[str, Any]
 LIBRARIES = (
     "capim", "torch", "transformers", "tokenizers", "open_clip_torch", "timm", "colpali-engine", "peft",
     "sentence-transformers", "uform", "mteb", "pillow", "datasets", "lancedb", "numpy", "scipy", "prefect",
@@ -109,6 +117,53 @@ class EvaluationRef:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Corpora, or samples of them, encoders and protocols in a store, as they were named; empty: all."""
+
+    store_uri: str
+    corpora: Sequence[Named] = ()
+    encoders: Sequence[Named] = ()
+    protocols: Sequence[str] = ()
+    sample: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """Settings that the tasks of a run share.
+
+    Attributes:
+        run: Id of the run.
+        protocols: Those that are evaluated; empty: all that fit.
+        analyses: Those that run; empty: all but those that run on request only.
+        device: Where scores are computed.
+        memory_bytes: For the vectors and scores of a part; None: the default.
+        keep_replicates: Store every bootstrap replicate.
+    """
+
+    store_uri: str
+    run: str
+    resampling: Resampling
+    protocols: Sequence[str] = ()
+    analyses: Sequence[str] = ()
+    device: str = "cpu"
+    memory_bytes: int | None = None
+    keep_replicates: bool = False
+
+    @property
+    def resources(self) -> Resources:
+        """Return the device and the memory for scoring."""
+        from capim.tasks.ranking.resources import Resources  # torch
+
+        return Resources(self.device, self.memory_bytes)
+
+    @property
+    def of_results(self) -> dict[str, Any]:
+        """Return the arguments of what makes results."""
+        return {"resampling": self.resampling, "run": self.run, "keep_replicates": self.keep_replicates}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Missing:
     """An encoder of a run that has no vectors, or no results on a corpus, because it failed."""
 
@@ -160,6 +215,21 @@ def encoder_name(entry: str | Mapping[str, Any]) -> str:
 def this_host() -> str:
     """Return what rows call this machine, such as ``host-3f9a1c``: the same in all of its runs, and not its name."""
     return f"host-{digest16(socket.gethostname())[:6]}"
+
+
+@cache
+def this_machine() -> dict[str, str]:
+    """Return the system, cores and memory of this machine, and its NVIDIA GPUs with their memory and driver."""
+    from capim.tasks.encoders.device import usable_cores
+
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    found = {"system": platform.platform(), "cores": str(usable_cores()), "memory": f"{memory:.0f} GiB"}
+    command = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    with suppress(OSError, subprocess.SubprocessError):  # without such a GPU, or with one that does not answer
+        listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+        gpus = Counter(line.rpartition(", ") for line in listed.splitlines())
+        found["GPU"] = "; ".join(f"{n} x {gpu}, driver {driver}" for (gpu, _, driver), n in gpus.items())
+    return found
 
 
 @cache

@@ -6,11 +6,9 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from capim.reports.destination import PAGES, has_file, point, version_of_pages
 from capim.reports.format import percent, percent_range
@@ -18,11 +16,11 @@ from capim.reports.rows.report_data import goodness
 from capim.reports.rows.snapshot import first_screen, results_of
 from capim.store import EmbeddingStore
 from capim.store.current import newest_rows
-from capim.store.schema import Batch, Result, Slice, Subject
+from capim.store.schema import FIGURE, Batch, Result, Slice, Subject
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
 from capim.tasks.analyses.analysis import R1, AnalysisInput, slice_rows
 from capim.tasks.analyses.table import ANALYSES, HARDWARE, Analysis, applying, slices_of
-from capim.tasks.analyses.vectors import explain_pairs, item_reader, read_truncated, vector_reader
+from capim.tasks.analyses.vectors import StoredVectors, explain_pairs
 from capim.tasks.derive import Derivation, Derived, Work, derive, one_by_one, page_key
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import Metric
@@ -32,7 +30,7 @@ from capim.tasks.prefects.task import artifact_key, asset, in_a_run, show_table,
 from capim.tasks.protocols import BALANCED, Protocol, by_language
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, gate_rows, gated, judge_results, published
-from capim.tasks.references import EvaluationRef, corpus_of, inputs_of
+from capim.tasks.references import EvaluationRef, RunSettings, corpus_of, inputs_of
 from capim.tasks.results.stored import read_all_outcomes
 from capim.tasks.statistics.draws import Resampling
 
@@ -41,26 +39,16 @@ log = logging.getLogger(__name__)
 
 @task(
     "diagnose",
-    makes=lambda evaluations, store_uri, **_: [asset(store_uri, "slices", evaluations[0].sets.corpus)],
+    makes=lambda evaluations, settings: [asset(settings.store_uri, "slices", evaluations[0].sets.corpus)],
     run_name="diagnose-{evaluations[0].sets.corpus}",
 )
-def diagnose_corpus(
-    evaluations: tuple[EvaluationRef, ...],
-    *,
-    store_uri: str,
-    resampling: Resampling,
-    run: str,
-    analyses: Sequence[str] = (),
-) -> Derived:
-    """Store the slices of encoders that were evaluated on one corpus.
-
-    ``analyses`` are keys of ``ANALYSES``; empty: all, except those that run on request only.
-    """
-    store = EmbeddingStore.open(store_uri)
+def diagnose_corpus(evaluations: tuple[EvaluationRef, ...], settings: RunSettings) -> Derived:
+    """Store the slices of encoders that were evaluated on one corpus."""
+    store, resampling, run = EmbeddingStore.open(settings.store_uri), settings.resampling, settings.run
     corpus = corpus_of(store, evaluations)
     specs = [store.encoder(each.sets.encoder_fingerprint) for each in evaluations]
     works = [
-        analyses_of(store, corpus, evaluations, analyses, resampling, run),
+        analyses_of(store, corpus, evaluations, settings.analyses, resampling, run),
         gate_of(store, corpus, evaluations, specs, resampling, run),
         devices_of(store, corpus, run),
     ]
@@ -117,9 +105,7 @@ def analyses_of(
         for group in _groups([e for e in evaluations if protocol.id in e.evaluations], analysis)
     ]
 
-    @cache
-    def truncated() -> dict[str, NDArray[np.bool_]]:
-        return read_truncated(store, fingerprints, corpus)
+    stored = StoredVectors(store, fingerprints, corpus)
 
     @lru_cache(maxsize=1)  # outcomes of one protocol are in memory at a time
     def whole(protocol: str) -> AnalysisInput:
@@ -131,9 +117,9 @@ def analyses_of(
             outcomes=outcomes,
             specs={name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()},
             resampling=resampling,
-            vectors=vector_reader(store, fingerprints, corpus.fingerprint),
-            items=item_reader(store, fingerprints, corpus.fingerprint),
-            truncated=truncated(),
+            vectors=stored.single,
+            items=stored.items,
+            truncated=stored.truncated,
             metric=metric or R1,
         )
 
@@ -177,7 +163,7 @@ def gate_of(
     drawn = resampling.replicates, resampling.seed
     alike = [row for row in of_evaluations if row.level == resampling.level]
     alike = [row for row in alike if row.replicates is None or (row.replicates, row.seed) == drawn]
-    results = newest_rows(alike, "results", by=("evaluation", "protocol", "metric"), uses=store.uses())
+    results = newest_rows(alike, "results", by=("evaluation", *FIGURE), uses=store.uses())
 
     def rows(_: Derivation) -> list[Slice]:
         judged = judge_results(
@@ -223,6 +209,10 @@ def _is_diagnosed(protocol: Protocol) -> bool:
     return protocol.is_main or protocol.kind in ("pairs", "images") or protocol.is_all_quadruples or all_judged
 
 
+EVERY: Mapping[str, Sequence[str]] = {"corpora": (), "encoders": (), "protocols": ()}
+"""The names that a report is limited to: none."""
+
+
 @task("publish", makes=lambda store_uri, run, **_: [asset(store_uri, "reports", run)], run_name="publish-{run}")
 def publish_report(
     *,
@@ -230,13 +220,11 @@ def publish_report(
     reports_uri: str,
     run: str,
     of_run: bool = False,
-    corpora: Sequence[str] = (),
-    encoders: Sequence[str] = (),
-    protocols: Sequence[str] = (),
+    chosen: Mapping[str, Sequence[str]] = EVERY,
     markdown: Literal["short", "whole"] = "short",
     reports_url: str | None = None,
 ) -> str:
-    """Write the report of these corpora, encoders and protocols (all where none is named); return its path or URI.
+    """Write the report of chosen corpora, encoders and protocols (all where none is named); return its path or URI.
 
     A report that was written before is not written again: the run's folder points to it. Artifacts of the task show the
     leaderboard and what the report begins with.
@@ -247,25 +235,23 @@ def publish_report(
         reports_url: Where browsers find the folder of the reports. None: the artifact has no link.
     """
     store, shown = EmbeddingStore.open(store_uri), run if of_run else None
-    chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
     of_page = chosen if markdown == "short" else {**chosen, "markdown": (markdown,)}
     page = page_of(store, store.keys_of(run) if of_run else None, of_page)
     if has_file(f"{reports_uri}/{page}/report.html"):
         log.info("the report was written before")
     else:
+        from capim.reports.app.server import Address
         from capim.reports.write import write_report  # with templates and charts
         from capim.tasks.analyses.content import caption_features
 
+        folder = None if "://" in store.uri else Path(store.uri).parent
         how: dict[str, Any] = {"describe": caption_features, "explain": partial(explain_pairs, store), **chosen}
+        how["serve"] = Address.of(folder).url
         write_report(store, f"{reports_uri}/{page}", markdown=markdown, run=shown, **how)
     path = f"{point(reports_uri, run, page)}/report.html"
     if in_a_run():
         _show_report(path, store, run, reports_url)
     return path
-
-
-EVERY: Mapping[str, Sequence[str]] = {"corpora": (), "encoders": (), "protocols": ()}
-"""The names that a report is limited to: none."""
 
 
 def page_of(store: EmbeddingStore, keys: Collection[str] | None, chosen: Mapping[str, Sequence[str]] = EVERY) -> str:

@@ -1,8 +1,8 @@
 """Tasks of the regression watch: compare vectors, results and library versions with the pinned run.
 
-Pinned is, of every result, the first watch of it, or the run that a user named. A result keeps its baseline from watch
-to watch, so that small drops add up. ``--baseline RUN`` pins another run for all results that this run has; later
-watches keep it.
+Pinned is, of every result, the first watch of it that was not strict, or the run that a user named. A result keeps its
+baseline from watch to watch, so that small drops add up. ``--baseline RUN`` pins another run for all results that this
+run has; later watches keep it.
 """
 
 from __future__ import annotations
@@ -49,10 +49,9 @@ from capim.tasks.reference.changes import (
     tested_changes,
     units_needed,
 )
-from capim.tasks.references import EmbedRef, EvaluationRef, library_versions
+from capim.tasks.references import EmbedRef, EvaluationRef, RunSettings, library_versions
 from capim.tasks.results.stored import read_outcomes
 from capim.tasks.statistics.clusters import Clusters, known_queries
-from capim.tasks.statistics.draws import Resampling
 
 NAMED = 5  # runs that an error names
 HISTORY = '`capim query "SELECT * FROM all_watched"`'
@@ -85,13 +84,10 @@ def watch_vectors(
     spec: EncoderSpec,
     embedded: Sequence[EmbedRef],
     opened: OpenCorpora,
+    settings: RunSettings,
     *,
-    store_uri: str,
-    device: str,
     trust_remote_code: bool,
     rule: WatchRule,
-    seed: int,
-    run: str,
 ) -> list[WatchFinding]:
     """Encode a sample of every set again with the same model and compare it with the stored vectors.
 
@@ -100,17 +96,17 @@ def watch_vectors(
     stored = [reference for reference in embedded if reference.n_encoded < reference.n_items]
     if not stored:
         return []
-    store = EmbeddingStore.open(store_uri)
-    device = device_for(spec, device)
+    store = EmbeddingStore.open(settings.store_uri)
+    device = device_for(spec, settings.device)
     findings: list[WatchFinding] = []
     with held(device_identity(device)):
         encoder = load_encoder(spec, device=device, trust_remote_code=trust_remote_code)
-        findings += changed_probes(store, encoder, rule, run=run)
+        findings += changed_probes(store, encoder, rule, run=settings.run)
         for reference in stored:
             corpus = reference.corpus.read(opened, store)
             subject = f"{spec.name} on {corpus.name}"
             for modality in reference.corpus.encodable:
-                ords = chosen(len(corpus.items(modality)), rule.sample, seed)
+                ords = chosen(len(corpus.items(modality)), rule.sample, settings.resampling.seed)
                 before = stored_items(store, spec.fingerprint, corpus.fingerprint, modality, ords)
                 similarities = cosines([*before], fresh_vectors(encoder, corpus, modality, ords))
                 findings += judge_vectors(f"{subject}, {modality}s", similarities, rule)
@@ -202,16 +198,10 @@ class WatchedFigure:
 
 @task("watch-metrics")
 def watch_metrics(
-    evaluated: Sequence[EvaluationRef],
-    *,
-    store_uri: str,
-    run: str,
-    baseline: str | None,
-    rule: WatchRule,
-    resampling: Resampling,
+    evaluated: Sequence[EvaluationRef], settings: RunSettings, *, baseline: str | None, rule: WatchRule
 ) -> WatchedFigures:
     """Compare the results of a run with the pinned run as one family, and store the findings (table ``watched``)."""
-    store, now = EmbeddingStore.open(store_uri), datetime.now(UTC)
+    store, run, now = EmbeddingStore.open(settings.store_uri), settings.run, datetime.now(UTC)
     ids = {(ref.sets.encoder, ref.sets.corpus, protocol) for ref in evaluated for protocol in ref.evaluations}
     pinned, last = pinned_baselines(store, ids, run=run, baseline=baseline)
     evaluations = {each.evaluation for each in pinned.values()}
@@ -221,7 +211,8 @@ def watch_metrics(
     figures = _figures(store, evaluated, pinned, stored, Watch(run, level, now))
 
     changed = [figure for figure in figures if figure.row.verdict == "changed"]
-    changes = {each.key: each for each in tested_changes(_falls(store, changed), level=level, resampling=resampling)}
+    tested = tested_changes(_falls(store, changed), level=level, resampling=settings.resampling)
+    changes = {each.key: each for each in tested}
     rows = []
     for figure in figures:
         row = figure.row
@@ -229,7 +220,7 @@ def watch_metrics(
             verdict = judge_change(change, rule, level) or "none"
             row = replace(row, baseline_value=change.old, p_adjusted=change.p_adjusted, verdict=verdict)
         rows.append(row)
-    store.write(rows)
+    store.write([row for row in rows if row.verdict != "baseline" or not rule.strict])
 
     findings = [
         *judge_figures(changes.values(), rule, level),
@@ -349,8 +340,11 @@ def _of_subjects(
     for subject in dict.fromkeys(figure.subject for figure in figures):
         own = [figure for figure in figures if figure.subject == subject]
         if all(figure.row.verdict == "baseline" for figure in own):
-            message = f"watched for the first time, so nothing was compared; run {run} is its baseline from now on"
-            yield WatchFinding("pinned", subject, message)
+            state = f"run {run} is its baseline from now on"
+            if rule.strict:
+                state = f"--strict pins nothing: `capim watch --encoders {own[0].row.encoder}` pins what is stored now"
+            message = f"watched for the first time, so nothing was compared; {state}"
+            yield WatchFinding("unpinned" if rule.strict else "pinned", subject, message)
         if lost := next((figure for figure in own if figure.row.verdict == "not comparable"), None):
             gone = "the store no longer has the outcomes of the run of"
             why = f"{gone if lost.old is None else 'the corpus has changed since'} {lost.since}"
@@ -395,7 +389,7 @@ def _summary_lines(
     n_first = states["baseline"]
     first, watched = (f"{k} figure{'s' if k != 1 else ''}" for k in (n_first, len(figures) - n_first))
     lines = []
-    if n_first:
+    if n_first and not rule.strict:
         lines.append(f"run {run} is the baseline of {first}, which were watched for the first time")
     if n_first < len(figures):
         runs = sorted({(figure.row.baseline, figure.since) for figure in figures if figure.row.verdict != "baseline"})

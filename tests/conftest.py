@@ -35,7 +35,7 @@ ONE_SERVER = ("test_installation.py", "test_task_runners.py", "test_broken_encod
 """Files of tests/deployments whose tests share one Prefect server: one process runs them all, and first, because
 together they take longest."""
 LONG = (
-    *("test_browser.py", "test_options.py", "test_readme.py", "test_first_hour.py", "test_tiny_checkpoints.py"),
+    *("test_browser.py", "test_readme.py", "test_first_hour.py", "test_tiny_checkpoints.py"),
     *("test_weights.py", "test_families.py", "test_plan.py", "test_own_metric.py", "test_store_commands.py"),
     *("test_documents.py", "test_spine.py", "test_object_storage_run.py", "test_once.py", "test_damage.py"),
     *("test_sixty_ways.py", "test_dense.py", "test_core_installation.py", "test_ranking.py", "test_validity.py"),

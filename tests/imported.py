@@ -7,28 +7,24 @@ from typing import Any
 
 from capim.store import Corpus, EmbeddingStore
 from capim.store.sets.importing import ImportedSet, ImportRow, import_sets
-from capim.store.sets.seal import SealedSet
+from capim.store.sets.sealed import SealedSet
 from capim.store.types import Storage
-
-
-def import_of(corpus: Corpus, encoder: str, **fields: Path | str | None) -> tuple[ImportRow, Corpus]:
-    """One import, as ``import_sets`` takes it."""
-    given: dict[str, Any] = {name: None if value is None else str(value) for name, value in fields.items()}
-    return ImportRow(encoder=encoder, corpus=corpus.name, **given), corpus
 
 
 def imported(
     store: EmbeddingStore,
     *,
     encoder: str,
-    corpus: str,
+    corpus: str | Corpus,
     storage: Storage | None = None,
     replace: bool = False,
     **fields: Path | str | None,
 ) -> list[ImportedSet]:
-    """One import of a stored corpus."""
-    row = import_of(store.corpus(corpus), encoder, **fields)
-    return import_sets(store, [row], storage=storage, replace=replace)
+    """One import of a corpus, stored or given."""
+    subject = store.corpus(corpus) if isinstance(corpus, str) else corpus
+    given: dict[str, Any] = {name: None if value is None else str(value) for name, value in fields.items()}
+    row = ImportRow(encoder=encoder, corpus=subject.name, **given)
+    return import_sets(store, row, subject, storage=storage, replace=replace)
 
 
 def import_embeddings(store: EmbeddingStore, **given: Any) -> list[SealedSet]:

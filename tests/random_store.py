@@ -65,17 +65,17 @@ def put_all(store: EmbeddingStore, spec: EncoderSpec, corpus: Corpus, modality: 
     key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
     ords = np.arange(len(ids), dtype=np.int32)
     store.put(key, spec, Block(ords=ords, embeddings=made, input_shas=[""] * len(ids), batch_id="b"))
-    store.seal(key, n_items=len(ids))
+    store.seal(key)
 
 
 def scored(store: EmbeddingStore, corpus: Corpus, specs: Sequence[EncoderSpec], **how: Any) -> tuple[Any, ...]:
     """Evaluations of these encoders on a corpus."""
     from capim.tasks.evaluate import score
-    from capim.tasks.references import SetsRef
+    from capim.tasks.references import RunSettings, SetsRef
 
     of_corpus = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
     sets = [SetsRef(encoder=spec.name, encoder_fingerprint=spec.fingerprint, **of_corpus) for spec in specs]
-    return tuple(score.fn(each, store_uri=store.uri, device="cpu", **how) for each in sets)
+    return tuple(score.fn(each, RunSettings(store_uri=store.uri, **how)) for each in sets)
 
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tests.benchmarks import __main__ as benchmarks
-from tests.benchmarks import bench_gpu, commands, cost
+from tests.benchmarks import bench_gpu, cost
+from tests.benchmarks.first_page import ANSWERS, first_page
 from tests.benchmarks.rows import Row
 
 
@@ -20,12 +21,6 @@ def files(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.setattr(benchmarks, "write_cost", lambda kept: None)
     monkeypatch.delenv("QUICK", raising=False)
     return tmp_path
-
-
-@pytest.mark.parametrize("place", commands.STEPS)
-def test_every_step_that_is_timed_is_a_function(place: str) -> None:
-    owner, name = commands.where(place)
-    assert callable(getattr(owner, name))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a card")
@@ -57,15 +52,22 @@ def test_a_row_without_a_figure_is_printed_and_counts_for_no_bar(files: Path, mo
 def test_a_group_is_taken_from_the_results_of_another_machine(files: Path, tmp_path: Path) -> None:
     record = {"date": "2026-11-22", "seconds": 9, "commit": "abc", "machine": "a card", "versions": {}}
     record |= {"rows": [Row("speed", 7.0, "times", ">= 2")._asdict()]}
-    (files / "results.json").write_text(json.dumps({"maxsim": record}))
+    (files / "results.json").write_text(json.dumps({"parts": record}))
     other = tmp_path / "other.json"
-    other.write_text(json.dumps({"gpu": record | {"machine": "another"}, "maxsim": record | {"machine": "another"}}))
+    other.write_text(json.dumps({"gpu": record | {"machine": "another"}, "parts": record | {"machine": "another"}}))
     benchmarks.take(other, "gpu")
     kept = json.loads((files / "results.json").read_text())
-    assert {group: entry["machine"] for group, entry in kept.items()} == {"maxsim": "a card", "gpu": "another"}
+    assert {group: entry["machine"] for group, entry in kept.items()} == {"parts": "a card", "gpu": "another"}
     assert "| speed | 7 times | >= 2 | met |" in (files / "RESULTS.md").read_text()
 
 
 def test_the_costs_on_the_page_are_those_of_the_measured_rows() -> None:
     kept = json.loads(benchmarks.ROWS.read_text())
     assert cost.START + cost.cost_table(kept) + cost.END in cost.PAGE.read_text(encoding="utf-8")
+
+
+def test_every_question_of_the_first_page_is_answered_by_a_measured_row() -> None:
+    kept = json.loads(benchmarks.ROWS.read_text())
+    page = first_page(kept)
+    assert len(page) - 3 == len(ANSWERS) == 10
+    assert "\n".join(page) in benchmarks.TABLE.read_text()

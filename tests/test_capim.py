@@ -55,6 +55,13 @@ def python(
     return subprocess.run(words, env=found, cwd=folder, capture_output=True, text=True, check=False)
 
 
+def test_a_quiet_workspace_chooses_without_explaining(
+    workspace: capim.Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace.choose(weights="shapes=1")
+    assert capsys.readouterr().err == ""
+
+
 def test_results_are_a_frame_that_is_shown_short_and_keeps_its_digits(workspace: capim.Workspace) -> None:
     frame = workspace.results(metrics=["R@1", "MRR"], encoders="one,other")
     assert isinstance(frame, pd.DataFrame)
@@ -192,13 +199,13 @@ def test_the_best_items_of_a_language_are_positions_among_all_captions_of_the_co
 
 
 def test_the_options_of_every_step_are_those_of_the_command_line() -> None:
-    for step in ("run", "embed", "evaluate", "compare", "report"):
-        method = getattr(capim.Workspace, step)
-        on_the_command_line = {option.dest for option in leaf_commands()[step]}
+    named = ("run", "embed", "evaluate", "compare", "analyse", "report", "results", "choose", "why", "search")
+    for command, name in {**dict(zip(named, named, strict=True)), "query": "sql", "store drop": "drop"}.items():
+        method = getattr(capim.Workspace, name)
+        on_the_command_line = {option.dest for option in leaf_commands()[command]}
         assert {*inspect.signature(method).parameters} - {"self", "a", "b"} <= on_the_command_line
-        assert method.__doc__.partition("\n")[0].rstrip(".") in " ".join(
-            help_of("", width=200).replace("│", "").split()
-        )
+        first = help_of("store" if command.startswith("store ") else "", width=200)
+        assert method.__doc__.partition("\n")[0].rstrip(".") in " ".join(first.replace("│", "").split())
 
 
 def test_the_functions_of_the_module_are_methods_of_the_default_workspace(

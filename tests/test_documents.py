@@ -13,7 +13,7 @@ import pytest
 from capim.store.sql import ALL
 from tests.documents import ROOT, run_page
 
-PAGES = ("own_data.md", "own_model.md", "embeddings.md", "judged.md", "recipes.md")
+PAGES = ("own_data.md", "own_model.md", "embeddings.md", "judged.md", "recipes.md", "coming_from.md")
 
 
 @pytest.mark.slow
@@ -32,15 +32,6 @@ def test_documents_and_help_ask_for_what_is_current() -> None:
     assert {"captions", "results", "all_watched"} <= {name for _, name in asked}
     assert not sorted((file, name) for file, name in asked if name in {*ALL} - {"all_watched"})
     assert not sorted((file, name) for file, name in asked if name.startswith("current_"))
-
-
-def test_nothing_names_a_statistical_method_that_is_gone() -> None:
-    gone = re.compile(r"Borda|odds ratio|\bBCa\b|log-t\b|bootstrap-t\b|Cohen's h\b|Benjamini")
-    history = {"corrected_values.md", "upgrading.md"}
-    files = [ROOT / "README.md", *(each for each in (ROOT / "docs").rglob("*.md") if each.name not in history)]
-    for package in ("flows", "tasks", "store", "reports"):
-        files += (file for kind in ("py", "toml", "html", "js") for file in (ROOT / package).rglob(f"*.{kind}"))
-    assert not [file.name for file in files if "sample" not in file.parts and gone.search(file.read_text("utf-8"))]
 
 
 def page(tmp_path: Path, text: str) -> Path:

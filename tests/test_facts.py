@@ -1,4 +1,4 @@
-"""One fact in one place: names of protocols, adapters and analyses, and when a query is missed or found.
+"""One fact in one place: names of metrics, protocols, adapters and analyses, and when a query is missed or found.
 
 Read from the syntax trees of the product, without docstrings. Also here: no circle of files.
 """
@@ -10,12 +10,16 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import grimp
 
+from capim.store.plugins import OWN
 from capim.store.types import FUSION, IMPORTED, OF_OUTCOMES, TWO_STAGE
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.encoders.adapters import ADAPTERS
+from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import ALL_QUADRUPLES
 from tests.test_architecture import ROOT, product_files
 
@@ -23,18 +27,21 @@ PROTOCOL = re.compile(r"(t2i|i2t|i2i|t2t)/")
 RANK_IN_SQL = re.compile(r"rank_(best|worst)\s*(>|=|<>)\s*1\b")
 
 
+def naming(tree: ast.Module) -> list[Any]:
+    """Return every node that may name something; no docstring."""
+    unread = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    kinds = ast.Compare | ast.keyword | ast.Dict | ast.Subscript | ast.Constant
+    return [node for node in ast.walk(tree) if isinstance(node, kinds) and node not in unread]
+
+
 @cache
 def nodes() -> list[tuple[str, ast.AST]]:
-    """Return every node of the product's syntax trees that may name something, with its file; no docstrings."""
+    """Return every such node of the product's syntax trees, with its file."""
     found = []
-    for file in product_files():
-        tree, docstrings = ast.parse(file.read_text(encoding="utf-8")), set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Expr):
-                docstrings.add(node.value)
-            elif isinstance(node, ast.Compare | ast.keyword | ast.Dict | ast.Subscript | ast.Constant):
-                found.append((file.relative_to(ROOT).as_posix(), node, docstrings))
-    return [(path, node) for path, node, docstrings in found if node not in docstrings]
+    for file in [ROOT / "capim" / "__init__.py", *product_files()]:
+        path = file.relative_to(ROOT).as_posix()
+        found += [(path, node) for node in naming(ast.parse(file.read_text(encoding="utf-8")))]
+    return found
 
 
 def places(applies: Callable[[ast.AST], bool], *tables: str) -> list[str]:
@@ -85,6 +92,17 @@ def named(field: str, names: set[str], table: str) -> Callable[[ast.AST], bool]:
     return applies
 
 
+def test_names_of_metrics_stand_in_their_table_alone() -> None:
+    """Other files write the object (`RECALLS[0].name`), a field of it, or the protocol's main metric."""
+    names = {name for name in METRICS if METRICS.package(name) == OWN} | {RSUM.metric}
+    names -= {"map", "bpref"}  # a function of Python, a column of outcomes
+
+    def is_name(node: ast.AST) -> bool:
+        return isinstance(node, ast.Constant) and node.value in names
+
+    assert places(is_name, "tasks/metrics/", "tasks/protocols.py") == []  # a protocol's row names its own metrics
+
+
 def test_ids_of_protocols_stand_in_their_table_alone() -> None:
     def is_id(node: ast.AST) -> bool:
         return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(PROTOCOL.match(node.value))
@@ -129,3 +147,7 @@ def test_the_rules_find_what_they_are_about() -> None:
     wrong = ast.parse('spec.adapter == "http"; f(adapter="http"); {"adapter": "http"}; ADAPTERS["http"]; x == "http"')
     assert sum(map(named("adapter", {"http"}, "ADAPTERS"), ast.walk(wrong))) == 4
     assert Path(ROOT / "tasks/protocols.py").is_file()
+    module = ast.parse('"""R@1."""\nNAME = {"R@1": 1}\ndef f(x="MRR"):\n    "R@5"\n    return f"{x} R@10"\n')
+    assert [node.value for node in naming(module) if isinstance(node, ast.Constant) and node.value != 1] == [
+        "R@1", "MRR", " R@10"
+    ]  # fmt: skip

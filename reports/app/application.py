@@ -19,7 +19,18 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capim.reports.app import figures, items, queries
-from capim.reports.app.state import STATIC, Services, State, Statement, View, media_type, rendered, state_of, style
+from capim.reports.app.state import (
+    PAGES,
+    STATIC,
+    Services,
+    State,
+    Statement,
+    View,
+    media_type,
+    rendered,
+    state_of,
+    style,
+)
 from capim.reports.render import TEMPLATES
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, unknown, without_credentials
@@ -59,8 +70,6 @@ def create_app(store: EmbeddingStore, *, token: str, services: Services, judgeme
             Route("/queries", queries.listed),
             Route("/query/{id:path}", queries.query),
             Route("/judge", queries.judge, methods=["POST"]),
-            Route("/compare", figures.pair),
-            Route("/compare/points", figures.points),
             Route("/match", queries.match),
             Route("/match.png", queries.match_picture),
             Route("/search", items.search),
@@ -88,8 +97,8 @@ def create_app(store: EmbeddingStore, *, token: str, services: Services, judgeme
 def _picture(request: Request) -> Response:
     sha = request.path_params["sha"]
     found = state_of(request).store.thumbnails([sha]).get(sha)
-    if found is None:
-        return PlainTextResponse("no thumbnail of this image\n", status_code=404)
+    if found is None:  # an empty picture, where a browser would draw a broken one
+        return Response('<svg xmlns="http://www.w3.org/2000/svg"/>', media_type="image/svg+xml")
     kept = {"Cache-Control": "private, max-age=86400, immutable"}  # the address is the hash of the image
     return Response(found, media_type=media_type(found), headers=kept)
 
@@ -251,7 +260,8 @@ def show(store: EmbeddingStore, services: Services, address: str, /, **parameter
     for name, value in parameters.items():
         given[name] = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     given = {name: value for name, value in given.items() if name not in ("token", "as")} | {"as": "html"}
-    path = "/" + split.path.strip("/")
+    called = {title.lower(): page for page, title in PAGES.items()}
+    path = called.get(split.path.lower(), "/" + split.path.strip("/"))
     app = create_app(store, token="", services=services)
     scope: dict[str, Any] = {"type": "http", "method": "GET", "path": path, "root_path": "", "headers": [], "app": app}
     scope |= {"query_string": urlencode(given).encode(), "scheme": "http", "server": ("localhost", 80)}
@@ -264,5 +274,4 @@ def show(store: EmbeddingStore, services: Services, address: str, /, **parameter
             if faults := [unknown(f"parameter of {path}", name, known) for name in parameters if name not in known]:
                 raise RequestError(faults)
             return Shown(bytes(response.body).decode())
-    pages = [route.path for route in app.routes if isinstance(route, Route) and route.path.count("/") == 1]
-    raise RequestError(unknown("page", path, dict.fromkeys(pages)))
+    raise RequestError(unknown("page", path, PAGES))

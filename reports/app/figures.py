@@ -1,46 +1,33 @@
 """The pages of results.
 
-``/``: the board of a report; ``/compare``: one encoder against another; ``/runs``: what changed between two runs.
+``/``: the board of a report; ``/runs``: what changed between two runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from datetime import datetime
+from itertools import pairwise
 from textwrap import shorten
 from typing import NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from capim.reports import compare
 from capim.reports import format as show
 from capim.reports.app import state as app
-from capim.reports.app.filters import QueryFilter, over, read_filter, select
-from capim.reports.app.queries import count, link_of
-from capim.reports.app.state import (
-    PAGE,
-    Answer,
-    EvaluatedTask,
-    State,
-    Statement,
-    StoreSnapshot,
-    Values,
-    View,
-    respond,
-    state_of,
-)
+from capim.reports.app.state import PAGE, PAGES, Answer, State, Statement, Values, View, respond, state_of
 from capim.reports.elements.page import Cell, Section, Table
-from capim.reports.elements.tables import link, names, numbers, only, pivot, texts
+from capim.reports.elements.tables import link, names, numbers, pivot, texts
 from capim.reports.render import render_html, values_of
-from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.reading import APART
 from capim.reports.rows.snapshot import state_after
-from capim.reports.sections import differences
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore
 from capim.store.current import grouped
 from capim.store.errors import RequestError, unknown
-from capim.store.schema import Comparison, LedgerEntry, Run
+from capim.store.schema import LedgerEntry, Run
 from capim.tasks.protocols import Protocol
 
 SECTIONS = ("sure", "languages")  # of a report, on the first page; all others are in the report itself
@@ -86,85 +73,6 @@ ORDER BY corpus, protocol, metric, CASE WHEN lower_is_better THEN value ELSE -va
     return respond(request, View(template="grid.html", title=report.title, statement=statement, values=values))
 
 
-def pair(request: Request) -> Response:
-    """Two encoders on one task: who finds what, rank against rank, and the stored tests."""
-    state = state_of(request)
-    snapshot = state.snapshot()
-    wanted, evaluated, a, b = _pair(request, snapshot)
-    comparable = [key for key, each in snapshot.evaluated.items() if len(each.evaluations) > 1]
-    both = QueryFilter(corpus=wanted.corpus, protocol=wanted.protocol)
-    quarters = {
-        "both": both.but(right=(a, b)),
-        "only_a": both.but(right=(a,), wrong=(b,)),
-        "only_b": both.but(wrong=(a,), right=(b,)),
-        "neither": both.but(wrong=(a, b)),
-    }
-    counts = {name: count(state, snapshot, of, evaluated) for name, of in {"all": both, **quarters}.items()}
-    tied = counts.pop("all") - sum(counts.values())  # a query that a tie decides is in none of the four
-    where = (wanted.corpus, wanted.protocol)
-    metrics = sorted({row.metric for row in snapshot.data.of(*where)})
-    tested = [row for m in metrics if (row := snapshot.data.comparison(*where, m, a, b)) is not None]
-    values = {
-        "wanted": wanted,
-        "a": a,
-        "b": b,
-        "names": list(evaluated.evaluations),
-        "absent": [name for name in _given(request) if name and name not in evaluated.evaluations],
-        "corpora": list(dict.fromkeys(corpus for corpus, _ in comparable)),
-        "protocols": [(p, snapshot.data.titled(corpus, p)) for corpus, p in comparable if corpus == wanted.corpus],
-        "total": show.count(tied + sum(counts.values()), "query", "queries"),
-        "ties": show.count(tied, "query", "queries") if tied else "",
-        "quarters": {name: (f"{counts[name]:,}", link_of(of)) for name, of in quarters.items()},
-        "table": _tests(snapshot.data, wanted.corpus, tested) if tested else None,
-        "points": link("/compare/points", **wanted.parameters),
-        "queries": link_of(both),
-    }
-    view = View(template="compare.html", title=f"{a} against {b}", statement=select(wanted, evaluated), values=values)
-    return respond(request, view)
-
-
-def _tests(data: ReportData, corpus: str, rows: list[Comparison]) -> Table:
-    shown = ("metric", "difference", "the first is", "p", "adjusted p")
-    title = f"{rows[0].encoder_a} minus {rows[0].encoder_b}: the stored tests"
-    return replace(only(differences.pairs(data, corpus, rows), *shown), id="tests", caption=title)
-
-
-def points(request: Request) -> Response:
-    """Every pair of ranks that occurs, with its number of queries: ``[rank by A, rank by B, queries]``."""
-    state = state_of(request)
-    wanted, evaluated, a, b = _pair(request, state.snapshot())
-    ranks = f'"{a}" AS a, "{b}" AS b, count(*) AS n'
-    ends = "WHERE a IS NOT NULL AND b IS NOT NULL\nGROUP BY ALL\nORDER BY ALL"
-    rows = state.rows(over(select(wanted, evaluated), ranks, ends))
-    return JSONResponse(list(zip(*(rows[name].to_pylist() for name in ("a", "b", "n")), strict=True)))
-
-
-def _pair(request: Request, snapshot: StoreSnapshot) -> tuple[QueryFilter, EvaluatedTask, str, str]:
-    """The filter with the two encoders, which ``a`` and ``b`` or ``encoders`` name; else the first two of the grid.
-
-    Another task of the form may not have been evaluated for the encoders that were shown: then others are.
-    """
-    wanted, evaluated = read_filter(request.query_params, snapshot)
-    known = list(evaluated.evaluations)
-    if len(known) < 2:
-        raise RequestError(f"{wanted.protocol} on {wanted.corpus} was evaluated for {', '.join(known)} only")
-    given = _given(request)
-    everywhere = {name for each in snapshot.evaluated.values() for name in each.evaluations}
-    if faults := [unknown("encoder", name, known) for name in given if name and name not in everywhere]:
-        raise RequestError(faults)
-    given = [name if name in known else "" for name in given]
-    best = [name for found in snapshot.conclusions if found.corpus == wanted.corpus for name in found.order]
-    order = [*wanted.encoders, *(name for name in best if name in known), *known]
-    a = given[0] or next(name for name in order if name != given[1])
-    b = given[1] if given[1] not in ("", a) else next(name for name in order if name != a)
-    return QueryFilter(corpus=wanted.corpus, protocol=wanted.protocol, encoders=(a, b)), evaluated, a, b
-
-
-def _given(request: Request) -> list[str]:
-    """The encoders that ``a`` and ``b`` name, empty where they name none."""
-    return [request.query_params.get(name, "") for name in ("a", "b")]
-
-
 def runs(request: Request) -> Response:
     """Return the page of two runs: the choice, the changes between them, and one task's queries with a new rank."""
     state, chosen = state_of(request), request.query_params.get("task", "")
@@ -172,7 +80,7 @@ def runs(request: Request) -> Response:
     known = snapshot.kept("runs", lambda: _runs(snapshot.reader))
     old, new = _two_runs(request, known)
     values: Values = {
-        "runs": [(run, label) for run, label, evaluated in known if evaluated or run in (old, new)],
+        "runs": [(each.run, each.label) for each in known if each.evaluated or each.run in (old, new)],
         "old": old,
         "new": new,
         "sections": (),
@@ -184,14 +92,14 @@ def runs(request: Request) -> Response:
         changes = snapshot.last("two runs", (old, new), lambda: _changes(state, old, new))
         statement = Statement(sql=_FIGURES, parameters=(changes.figures,))
         values |= {"sections": changes.sections, "tasks": changes.tasks, "summary": changes.summary}
-        values["since"] = next(label.partition(" evaluated")[0] for run, label, _ in known if run == old)
+        values["since"] = next(each.label.partition(" evaluated")[0] for each in known if each.run == old)
         if chosen:
-            pairs = {" ".join(task): pair for task, pair in changes.again.items()}
-            if chosen not in pairs:
-                raise RequestError(unknown("task", chosen, sorted(pairs)))
-            statement = Statement(sql=_QUERIES, parameters=pairs[chosen])
-            values |= _changed_queries(request, state, statement)
-    view = View(template="runs.html", title="Changes from one run to another", statement=statement, values=values)
+            tasks = {" ".join(task): task for task in changes.again}
+            if chosen not in tasks:
+                raise RequestError(unknown("task", chosen, sorted(tasks)))
+            statement = Statement(sql=_QUERIES, parameters=changes.again[tasks[chosen]])
+            values |= _changed_queries(request, state, statement, tasks[chosen])
+    view = View(template="runs.html", title=PAGES["/runs"], statement=statement, values=values)
     return respond(request, view)
 
 
@@ -228,8 +136,18 @@ def _changes(state: State, old: str, new: str) -> _Changes:
     return _Changes(summary, figures, report.sections, again, _counted(state, again, old, new))
 
 
-def _runs(store: EmbeddingStore) -> list[tuple[str, str, bool]]:
-    """Every run, newest first: in words, and whether it evaluated, so that it made results or found them stored."""
+class _Known(NamedTuple):
+    """A run in words, and whether it evaluated, so that it made results or found them stored."""
+
+    run: str
+    label: str
+    evaluated: bool
+    started: datetime
+    finished: datetime
+
+
+def _runs(store: EmbeddingStore) -> list[_Known]:
+    """Every run, newest first."""
     results = store.all(LedgerEntry, kind="result")
     protocols = {row.key: row.subject.protocol or "" for row in results}
     made, used = grouped(results, lambda row: row.run), {each.run: each.keys for each in store.runs()}
@@ -240,16 +158,22 @@ def _runs(store: EmbeddingStore) -> list[tuple[str, str, bool]]:
         n = sum(name != "*" and not Protocol.of(name).is_combined for name in {protocols[key] for key in keys})
         did = f"evaluated {show.count(n, 'protocol') if n else 'nothing'}{', all stored before' * (n > 0 and not own)}"
         label = f"{row.started:%Y-%m-%d %H:%M:%S} {did} ({row.state}): {shorten(row.command, 80)}"
-        found.append((row.run, label, n > 0))
+        found.append(_Known(row.run, label, n > 0, row.started, row.finished or row.started))
     return found
 
 
-def _two_runs(request: Request, known: Sequence[tuple[str, str, bool]]) -> tuple[str, str]:
-    """The runs of the address; where it has none, the newest that evaluated and the last that did before it."""
-    new = request.query_params.get("new") or next((run for run, _, evaluated in known if evaluated), "")
-    runs = [run for run, *_ in known]
-    before = known[runs.index(new) + 1 :] if new in runs else []
-    return request.query_params.get("old") or next((run for run, _, evaluated in before if evaluated), ""), new
+def _two_runs(request: Request, known: Sequence[_Known]) -> tuple[str, str]:
+    """The runs of the address; where it has none, the newest that evaluated, and the last one of the night before.
+
+    Runs less than ``APART`` apart are of one night, as on the board; of only one night the last run before is taken.
+    """
+    evaluated = [each for each in known if each.evaluated]
+    new = request.query_params.get("new") or next((each.run for each in evaluated), "")
+    at = next((at for at, each in enumerate(known) if each.run == new), len(known))
+    rest = [*known[at : at + 1], *(each for each in known[at + 1 :] if each.evaluated)]
+    earlier = [before.run for after, before in pairwise(rest) if after.started - before.finished > APART]
+    last = [each.run for each in rest[1:]]
+    return request.query_params.get("old") or next(iter([*earlier, *last]), ""), new
 
 
 def _counted(state: State, again: dict[tuple[str, str, str], tuple[str, str]], old: str, new: str) -> Table:
@@ -274,12 +198,20 @@ def _counted(state: State, again: dict[tuple[str, str, str], tuple[str, str]], o
     )
 
 
-def _changed_queries(request: Request, state: State, statement: Statement) -> Values:
+def _changed_queries(request: Request, state: State, statement: Statement, task: tuple[str, str, str]) -> Values:
     text = request.query_params.get("page") or "1"
     if faults := app.faults_of_number("page", text):
         raise RequestError(faults)
     limited = (*statement.parameters, PAGE + 1, PAGE * (int(text) - 1))
     rows = state.rows(Statement(sql=f"{statement.sql}\nLIMIT ? OFFSET ?", parameters=limited)).to_pylist()
+
+    corpus, protocol, encoder = task
+    known = state.snapshot().evaluated.get((corpus, protocol))
+    is_current = known is not None and encoder in known.evaluations
+
+    def named(row: Answer) -> Cell:
+        place = link(f"/query/{row['query_id']}", corpus=corpus, protocol=protocol, encoders=encoder)
+        return Cell(text=row["query_id"], link=place if is_current else "")
 
     def now(row: Answer) -> Cell:
         better = row["new_rank_worst"] < row["old_rank_worst"]
@@ -287,9 +219,9 @@ def _changed_queries(request: Request, state: State, statement: Statement) -> Va
 
     table = pivot(
         "changed-queries",
-        f"{request.query_params['task']}: queries with another rank, largest change first",
+        f"{' '.join(task)}: queries with another rank, largest change first",
         rows[:PAGE],
-        texts("Query", lambda row: row["query_id"]),
+        texts("Query", named),
         texts("text", lambda row: row["text"] or ""),
         numbers("rank before", lambda row: show.ranks(row["old_rank"], row["old_rank_worst"])),
         numbers("rank now", now),

@@ -7,7 +7,6 @@ first without a tie; a tie at the top is neither.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
@@ -32,7 +31,7 @@ Condition: TypeAlias = tuple[str, tuple[object, ...]]
 SLICES = {"shows": "image shows", "type": "type of query", "tag": "tag", "ambiguous": "ambiguous miss"}
 SORTS = {"": "corpus order", "gap": "rank gap (largest first)", "rank": "rank (worst first)"}
 """Sort orders of a list. The gap is the rank of the first chosen encoder minus that of the second."""
-_LISTS = {"encoders", "wrong", "right", "ranks"}
+_LISTS = {"encoders", "wrong", "right"}
 _NUMBERS = {"low", "high", "page"}
 
 _QUERY = "i.corpus_fingerprint = ? AND i.ord = o.query_ord"
@@ -55,7 +54,6 @@ _OF_ENCODER = {
     "missed": "bool_or(missed)",
     "found": "bool_or(found)",
 }
-_RANGE = re.compile(r"([^:]+):([1-9]\d{0,8})-([1-9]\d{0,8})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +63,7 @@ class QueryFilter:
     Attributes:
         corpus: Name; empty in an address: the first of the grid.
         protocol: Id, or ``t2i/*/*`` for the protocols of all languages; empty in an address: the headline.
-        encoders: Encoders with ranks shown; empty: all.
+        encoders: Encoders with ranks shown; empty: all. The first two are compared.
         wrong: Encoders that miss the query.
         right: Encoders that find it.
         slice: ``shows:dog``, ``type:…``, ``tag:…``, ``ambiguous:annotation``; empty: all.
@@ -75,7 +73,6 @@ class QueryFilter:
             ``wrong``, else the first shown.
         low: Least rank of the best relevant item.
         high: Greatest rank of it.
-        ranks: Further ranges of ranks, such as ``tiny-clip:2-9``.
         sort: A key of ``SORTS``.
         page: From 1.
     """
@@ -91,7 +88,6 @@ class QueryFilter:
     of: str = ""
     low: int | None = None
     high: int | None = None
-    ranks: tuple[str, ...] = ()
     sort: str = ""
     page: int = 1
 
@@ -142,32 +138,17 @@ def read_filter(parameters: QueryParams, snapshot: StoreSnapshot) -> tuple[Query
 
 
 def _unknown_encoders(wanted: QueryFilter, known: Sequence[str]) -> list[str]:
-    """Return the errors in a filter's names of encoders and ranges of ranks."""
+    """Return the errors in a filter's names of encoders."""
     named = [(name, getattr(wanted, name)) for name in ("encoders", "wrong", "right")]
-    faults = []
-    for text in wanted.ranks:
-        found = _RANGE.fullmatch(text)
-        if found is None or int(found[3]) < int(found[2]):
-            faults.append(f"ranks={text}: expected an encoder with two ranks, such as {known[0]}:2-9")
-        else:
-            named.append(("ranks", (found[1],)))
     named.append(("of", (wanted.of,) if wanted.of else ()))
-    return faults + [
-        unknown(f"{what}: encoder", name, known) for what, names in named for name in names if name not in known
-    ]
+    return [unknown(f"{what}: encoder", name, known) for what, names in named for name in names if name not in known]
 
 
 def shown(wanted: QueryFilter, evaluated: EvaluatedTask) -> list[str]:
     """Return the encoders with ranks shown: the chosen ones, in the order of the filter, else all."""
     chosen = wanted.encoders or tuple(evaluated.evaluations)
-    named = [*wanted.wrong, *wanted.right, wanted.of, *_with_ranges(wanted), *chosen]
+    named = [*wanted.wrong, *wanted.right, wanted.of, *chosen]
     return [name for name in dict.fromkeys(named) if name]
-
-
-def _with_ranges(wanted: QueryFilter) -> dict[str, tuple[int, int]]:
-    """Encoder to its range of ranks, of those of ``QueryFilter.ranks``."""
-    found = map(_RANGE.fullmatch, wanted.ranks)
-    return {each[1]: (int(each[2]), int(each[3])) for each in found if each is not None}
 
 
 def focus(wanted: QueryFilter, evaluated: EvaluatedTask) -> str:
@@ -235,13 +216,8 @@ def some_of(wanted: QueryFilter, evaluated: EvaluatedTask, *, first: int, most: 
 
 def count_of(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
     """Return the statement that counts the queries of a filter."""
-    return over(select(_narrow(wanted.but(sort=""), evaluated), evaluated), "count(*) AS n")
-
-
-def over(every: Statement, columns: str, ends: str = "") -> Statement:
-    """Columns that are made from the rows of another statement; ``ends`` are the clauses after FROM."""
-    sql = f"SELECT {columns}\nFROM (\n{every.sql}\n)\n{ends}".rstrip()
-    return replace(every, sql=sql)
+    every = select(_narrow(wanted.but(sort=""), evaluated), evaluated)
+    return replace(every, sql=f"SELECT count(*) AS n\nFROM (\n{every.sql}\n)")
 
 
 def ranks_of(evaluated: EvaluatedTask, queries: Sequence[str]) -> Statement:
@@ -266,7 +242,7 @@ ORDER BY encoder"""  # noqa: S608 - only placeholders are put in
 
 def _narrow(wanted: QueryFilter, evaluated: EvaluatedTask) -> QueryFilter:
     """The filter with only the encoders that it names: all others change nothing, and take most of the time."""
-    named = [*wanted.wrong, *wanted.right, *_with_ranges(wanted), focus(wanted, evaluated)]
+    named = [*wanted.wrong, *wanted.right, focus(wanted, evaluated)]
     if wanted.sort == "gap":
         named += shown(wanted, evaluated)[:2]
     return replace(wanted, encoders=tuple(dict.fromkeys(named)))
@@ -283,8 +259,6 @@ def _conditions(wanted: QueryFilter, evaluated: EvaluatedTask, number: Mapping[s
     for limit, sign in ((wanted.low, ">="), (wanted.high, "<=")):
         if limit is not None:
             yield f"o.best_{number[focus(wanted, evaluated)]} {sign} ?", (limit,)
-    for name, ends in _with_ranges(wanted).items():
-        yield f"o.best_{number[name]} BETWEEN ? AND ?", ends
     if wanted.slice:
         kind, _, value = wanted.slice.partition(":")
         yield in_slice(kind, value, evaluated)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from email.parser import BytesParser
 from email.policy import HTTP
@@ -19,13 +20,14 @@ from starlette.responses import RedirectResponse, Response
 
 from capim.reports.app.state import Answer, State, Values, View, data_uri, names_in, respond, state_of
 from capim.reports.elements.tables import link
+from capim.reports.rows.choice import best_first
 from capim.store.current import grouped
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.types import Modality
 
 MODALITIES = {"image": "images", "caption": "captions"}
 MOST_HITS = 100
-_KEPT = ("corpus", "encoders", "text", "modality", "k")  # parameters that stay when a picture is chosen
+_KEPT = ("corpus", "protocol", "encoders", "text", "modality", "k")  # parameters that stay when a picture is chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +110,7 @@ def search(request: Request) -> Response:
         "asked": asked,
         "thumbnail": data_uri(state.picture(wanted.picture)[1]) if wanted.picture else "",
         "columns": columns,
+        "protocol": request.query_params.get("protocol", ""),
         "corpora": [(name, name) for name in known],
         "encoders": [(name, name in wanted.encoders) for name in known[wanted.corpus]],
         "modalities": [("", "automatic"), *MODALITIES.items()],
@@ -144,9 +147,17 @@ async def upload(request: Request) -> Response:
 
 
 def encoders_of(state: State) -> dict[str, list[str]]:
-    """Corpus to the encoders with a sealed set of it, by name."""
+    """Corpus to the encoders with a sealed set of it, both in the order of the first page, then by name."""
     by_corpus = grouped((sealed.key for sealed in state.store.sealed_sets()), attrgetter("corpus"))
-    return {corpus: sorted({key.encoder for key in keys}) for corpus, keys in sorted(by_corpus.items())}
+    first: list[str] = []
+    with suppress(RequestError):  # nothing was evaluated
+        snapshot = state.snapshot()
+        first = [*dict.fromkeys(corpus for corpus, _ in snapshot.evaluated), *best_first(snapshot.data)]
+
+    def place(name: str) -> tuple[int, str]:
+        return first.index(name) if name in first else len(first), name
+
+    return {name: sorted({key.encoder for key in by_corpus[name]}, key=place) for name in sorted(by_corpus, key=place)}
 
 
 def _asked(state: State, wanted: WantedItems) -> Values:

@@ -1,7 +1,8 @@
 """The pages of single queries.
 
-``/queries``: those of one task, such as what one encoder misses and another finds; ``/query/ID``: one with the top ten
-of every encoder side by side; ``/judge``: further right answers; ``/match``: where a caption matches an image.
+``/queries``: those of one task, such as what one encoder misses and another finds, with the tests of two encoders;
+``/query/ID``: one with the top ten of every encoder side by side; ``/judge``: further right answers; ``/match``: where
+a caption matches an image.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from capim.reports.app import filters
 from capim.reports.app.filters import QueryFilter, read_filter, shown
 from capim.reports.app.state import (
     PAGE,
+    PAGES,
     EvaluatedTask,
     State,
     Statement,
@@ -36,7 +38,9 @@ from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.elements.tables import link
 from capim.reports.explanations import token_words
 from capim.reports.rows.gallery import RankedList, SelectedQuery, relevant_documents
+from capim.reports.sections import differences
 from capim.reports.sections.failures import case_of
+from capim.reports.sections.leaderboard import metrics_of
 from capim.store.current import grouped
 from capim.store.errors import RequestError, unknown
 from capim.store.row_types import rows_in
@@ -73,9 +77,29 @@ def listed(request: Request) -> Response:
         "languages": len(languages_of(snapshot, evaluated)) > 1,
         "pictures": evaluated.has_images and len(snapshot.data.corpora[wanted.corpus].images["sha"].drop_null()) > 0,
         **_choices(snapshot, wanted, evaluated),
+        **_compared(state, snapshot, wanted, evaluated),
     }
     statement = filters.select(wanted, evaluated)
-    return respond(request, View(template="queries.html", title="Queries", statement=statement, values=values))
+    return respond(request, View(template="queries.html", title=PAGES["/queries"], statement=statement, values=values))
+
+
+def _compared(state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> Values:
+    """Return which of two chosen encoders finds what of the filter, and the stored tests of the two."""
+    if len(wanted.encoders) != 2:
+        return {"agreement": None}
+    a, b = wanted.encoders
+    every = wanted.but(wrong=(), right=())
+    parts = [every.but(right=(a, b)), every.but(right=(a,), wrong=(b,)), every.but(right=(b,), wrong=(a,))]
+    parts.append(every.but(wrong=(a, b)))
+    counts = [count(state, snapshot, of, evaluated) for of in parts]
+    tied = count(state, snapshot, every, evaluated) - sum(counts)  # a query that a tie decides is in none of the four
+    data, task = snapshot.data, (wanted.corpus, wanted.protocol)
+    tested = [row for metric in metrics_of(data, *task) if (row := data.comparison(*task, metric, a, b)) is not None]
+    return {
+        "agreement": [(f"{n:,}", link_of(of)) for n, of in zip(counts, parts, strict=True)],
+        "ties": show.count(tied, "query", "queries") if tied else "",
+        "tests": differences.pairs(data, f"{a} minus {b}: the stored tests", tested) if tested else None,
+    }
 
 
 def count(state: State, snapshot: StoreSnapshot, of: QueryFilter, evaluated: EvaluatedTask) -> int:
@@ -131,12 +155,14 @@ def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedT
     slices = [(value, *value.split(":", 1)) for value in snapshot.kept(key, lambda: _slices(snapshot, evaluated))]
     by_kind = grouped(slices, itemgetter(1))
     return {
-        "corpora": list(dict.fromkeys(corpus for corpus, _ in snapshot.evaluated)),
+        "corpora": [(name, name) for name in dict.fromkeys(corpus for corpus, _ in snapshot.evaluated)],
         "protocols": [(id_, snapshot.data.titled(wanted.corpus, id_)) for id_ in snapshot.protocols(wanted.corpus)],
         "slices": [(filters.SLICES[kind], [(value, name) for value, _, name in of]) for kind, of in by_kind.items()],
         "language_choices": [(code, language_name(code)) for code in languages_of(snapshot, evaluated)],
         "sorts": list(filters.SORTS.items()),
         "focus": filters.focus(wanted, evaluated),
+        "first": wanted.encoders[0] if wanted.encoders else "",
+        "second": wanted.encoders[1] if len(wanted.encoders) > 1 else "",
         "names": list(evaluated.evaluations),
     }
 

@@ -10,8 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import uvicorn
-
 from capim.store.errors import RequestError
 
 HOST = "127.0.0.1"
@@ -34,6 +32,11 @@ class Address(NamedTuple):
                     kept = json.loads(file.read_text("utf-8"))
                     return cls(str(kept["token"]), int(kept["port"]))
         return cls(secrets.token_urlsafe(24), 0)
+
+    @property
+    def url(self) -> str:
+        """The pages' address without the token, which the browser keeps in a cookie; empty where no port is kept."""
+        return f"http://{HOST}:{self.port}" if self.port else ""
 
     def keep(self, folder: Path | None) -> None:
         """Keep it for the next time, readable only by this user; nothing is kept in a folder that is not writable."""
@@ -61,7 +64,9 @@ def listening(port: int, *, kept: int = 0) -> socket.socket:
         raise RequestError(f"port {port} cannot be used ({fault}); give another, or 0 for any free one") from fault
 
 
-def server_of(app: Any) -> uvicorn.Server:
+def server_of(app: Any) -> Any:
     """The server of an application."""
+    import uvicorn  # which a report, which names the address, need not
+
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
     return uvicorn.Server(uvicorn.Config(app, limit_concurrency=100, **quiet))  # a browser opens six

@@ -42,7 +42,7 @@ Values: TypeAlias = dict[str, Any]
 PAGE = 50  # queries that are shown at a time
 PICTURES = 8  # of those that were searched for, in memory
 STATIC = Path(__file__).parent / "static"
-PAGES = {"/": "Answer", "/queries": "Queries", "/compare": "Compare two", "/search": "Search", "/runs": "What changed"}
+PAGES = {"/": "Answer", "/queries": "Failures", "/search": "Search", "/runs": "What changed"}
 """The pages of the navigation bar: path to title."""
 
 
@@ -324,21 +324,19 @@ def navigation(request: Request, view: View) -> list[tuple[str, str, str]]:
     except RequestError:  # nothing was evaluated
         evaluated = {}
     given = request.query_params
-    corpus = given.get("corpus", "")
-    protocol = given.get("protocol") or next((of for name, of in evaluated if name == corpus), "")
+    corpus, protocol = given.get("corpus", ""), given.get("protocol", "")
+    if (corpus, protocol) not in evaluated:
+        protocol = next((of for name, of in evaluated if name == corpus), "")
     task = evaluated.get((corpus, protocol))
-    known = list(task.evaluations) if task else []
-    names = [name for key in ("a", "b", "encoders") for name in names_in(given, key) if name in known]
-    kept: dict[str, object] = {"corpus": corpus, "protocol": protocol, "encoders": ",".join(dict.fromkeys(names))}
+    names = [name for name in names_in(given, "encoders") if task and name in task.evaluations]
+    kept: dict[str, object] = {"corpus": corpus, "protocol": protocol, "encoders": ",".join(names)}
     kept = {name: value for name, value in kept.items() if task and value}
     found = {"/": kept, "/runs": kept}
     if evaluated:
         found["/queries"] = kept
-    if any(len(each.evaluations) > 1 for each in evaluated.values()):
-        found["/compare"] = kept if len(known) > 1 else {}
     sealed = {(each.key.corpus, each.key.encoder) for each in state.store.sealed_sets()}
     if sealed:
-        stored = [name for name in dict.fromkeys(names) if (corpus, name) in sealed]
+        stored = [name for name in names if (corpus, name) in sealed]
         searched = kept | {"encoders": ",".join(stored)} if corpus in {name for name, _ in sealed} else {}
         found["/search"] = {name: value for name, value in searched.items() if value}
     return [(path, title, link(path, **found[path])) for path, title in PAGES.items() if path in found]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from capim.reports.elements.page import CONTENDERS, Kind
@@ -21,6 +22,8 @@ _LETTERS = 19  # of a name next to a plot
 _COLOURS = {"best": "#11633a", "equal": "#11633a", "open": "#11633a"}
 _GREY = "#7d8781"
 _HEIGHT, _BOTTOM, _TOP = 230, 196, 12  # of a plot of points
+_HEIGHT_OF = re.compile(r'<svg[^>]* height="(\d+)"')
+LIGHT_INK, DARK_INK = "#18201c", "#e7ece8"
 
 
 class Marked(NamedTuple):
@@ -64,7 +67,7 @@ def over_cost(points: Sequence[Marked], cost: str, unit: str) -> str:
     wide, high = (max(costs) - min(costs)) or 1.0, (max(values) - min(values)) or 1.0
 
     def x(value: float) -> float:
-        return 34 + (WIDTH - 150) * (math.log10(value) - min(costs)) / wide
+        return 34 + (WIDTH - 196) * (math.log10(value) - min(costs)) / wide
 
     def y(value: float) -> float:
         return _BOTTOM - 8 - (_BOTTOM - _TOP - 16) * (value - min(values)) / high
@@ -73,17 +76,52 @@ def over_cost(points: Sequence[Marked], cost: str, unit: str) -> str:
     for tick in ticks(min(values), max(values)):
         parts.append(_line(24, y(tick), WIDTH, y(tick), opacity=0.12))
         parts.append(_text(20, y(tick) + 3, f"{tick:g}", anchor="end", size=10, opacity=0.75))
-    free = -math.inf
+    free, marks = -math.inf, list[str]()  # below every label
     for point in sorted(points, key=lambda each: y(each.value)):
         at = x(point.cost)
-        parts += _mark(at, y(point.low), at, y(point.high), at, y(point.value), point.kind)
+        marks += _mark(at, y(point.low), at, y(point.high), at, y(point.value), point.kind)
         label = max(free + 12, y(point.value) + 4)  # below the label of the point above it
         parts.append(_text(at + 9, label, f"{_short(point.name)} {point.text}", bold=point.kind in CONTENDERS, size=11))
         free = label
-    for end in dict.fromkeys((min(points, key=lambda p: p.cost).cost, max(points, key=lambda p: p.cost).cost)):
-        parts.append(_text(x(end), _BOTTOM + 13, _plain(end), anchor="middle", size=10, opacity=0.75))
+    ends = dict.fromkeys(end(point.cost for point in points) for end in (min, max))
+    parts += [_text(x(end), _BOTTOM + 13, _plain(end), anchor="middle", size=10, opacity=0.75) for end in ends]
     parts.append(_text(WIDTH, _BOTTOM + 27, f"{cost} (logarithmic); up: {unit}", anchor="end", size=10, opacity=0.75))
-    return _drawing(parts, max(_HEIGHT, free + 8))
+    return _drawing([*marks, *parts], max(_HEIGHT, free + 8))
+
+
+def heat(rows: Sequence[str], columns: Sequence[str], fractions: Mapping[tuple[str, str], float]) -> str:
+    """Return fractions by row and column as shaded cells with their percent; a pair without one is empty."""
+    top, wide, parts = 70, (WIDTH - _LEFT) / len(columns), list[str]()
+    for at, name in enumerate(columns):
+        place = f"translate({_LEFT + wide * (at + 0.5):.1f} {top - 6}) rotate(-40)"
+        parts.append(f'<g transform="{place}">{_text(0, 0, _short(name))}</g>')
+    for line, row in enumerate(rows):
+        y = top + _LINE * line
+        parts.append(_text(_LEFT - 8, y + 13, _short(row), anchor="end"))
+        for at, column in enumerate(columns):
+            if (value := fractions.get((row, column))) is not None:
+                x, ink = _LEFT + wide * at, "#fff" if value > 0.55 else "currentColor"
+                place = f'x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{_LINE}"'
+                text = _text(x + wide / 2, y + 13, number(100 * value, 0), anchor="middle")
+                parts.append(f'<rect {place} fill="#11633a" opacity="{value:.2f}"/><g fill="{ink}">{text}</g>')
+    return _drawing(parts, top + _LINE * len(rows))
+
+
+def stacked(drawings: Iterable[tuple[str, str]]) -> str:
+    """Return drawings one below the other, each under its title."""
+    parts, y = list[str](), 0
+    for title, svg in drawings:
+        parts.append(_text(0, y + 12, title, bold=True))
+        parts.append(f'<svg y="{y + 20}"{svg.removeprefix("<svg")}')
+        y += 32 + int(_HEIGHT_OF.findall(svg)[0])
+    return _drawing(parts, y)
+
+
+def inked(svg: str, ink: str = LIGHT_INK) -> str:
+    """Return a drawing for a light ground or a dark one, where no page gives it its colours."""
+    ground, green = ("#fff", "#11633a") if ink == LIGHT_INK else ("#0d1117", "#7fd6a0")
+    colours = {"currentColor": ink, "var(--bg,#fff)": ground, "#11633a": green}
+    return re.sub("|".join(map(re.escape, colours)), lambda found: colours[found[0]], svg)
 
 
 def ticks(start: float, end: float) -> list[float]:

@@ -2,7 +2,7 @@
 
 Rounding, units and choices of words are made in ``reports.sections`` with ``reports.format``. Text from a corpus
 (captions, file names, reasons of errors) is plain ``str`` and escaped by the renderer. Only :class:`Chart` carries
-markup, made by ``reports.elements.charts``.
+markup, made by ``reports.elements.drawings``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+from urllib.parse import urlencode
 
 
 class Printed:
@@ -62,6 +63,11 @@ class Answer:
     note: str = ""
     maps: tuple[Hit, ...] = ()
 
+    @property
+    def first_wrong(self) -> Hit | None:
+        """The best-placed result that is not relevant."""
+        return next((hit for hit in self.hits if not hit.right), None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
@@ -91,6 +97,16 @@ class Case:
     asked: tuple[str, ...] = ()
     relevant: tuple[str, ...] = ()
 
+    @property
+    def wrong(self) -> tuple[Answer, ...]:
+        """The answers that miss and have a wrong result to show."""
+        return tuple(answer for answer in self.answers if not answer.right and answer.first_wrong)
+
+    @property
+    def words(self) -> str:
+        """The text that a filter searches, in lower case."""
+        return " ".join([self.query, *self.relevant, self.about]).lower()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
@@ -115,6 +131,7 @@ class Gallery(Printed):
         first: Ids of the cases that the first screen shows.
         wanted: The filters of these cases: name to value.
         lead: The same in words, with the number of stored queries.
+        serve: Where `capim serve` shows every query while it runs; empty if that is not known.
     """
 
     id: str
@@ -126,6 +143,12 @@ class Gallery(Printed):
     first: tuple[str, ...] = ()
     wanted: Mapping[str, str] = field(default_factory=dict)
     lead: str = ""
+    serve: str = ""
+
+    @property
+    def address(self) -> str:
+        """The address of the cases of the first screen."""
+        return f"#{self.id}?{urlencode(self.wanted)}"
 
 
 Mark: TypeAlias = Literal["", "best", "good", "warn", "bad", "muted"]
@@ -237,6 +260,8 @@ class BoardCell:
         sort: The exact value, with a higher one better; empty without one.
         link: The address of the failures behind it.
         seen: True if the encoder was trained on the corpus.
+        moved: A mark where it is significantly better or worse than after the last run before.
+        published: How the value compares with the published one; empty if none is published.
     """
 
     text: str
@@ -248,6 +273,8 @@ class BoardCell:
     sort: str = ""
     link: str = ""
     seen: bool = False
+    moved: Literal["", "▲", "▼"] = ""
+    published: str = ""
 
     @property
     def bold(self) -> bool:
@@ -256,9 +283,9 @@ class BoardCell:
 
     @property
     def said(self) -> str:
-        """Interval and verdict in one line."""
+        """Interval, verdict and comparison with the published value in one line."""
         interval = f"{self.low} to {self.high}" if self.low else ""
-        return "; ".join(filter(None, (interval, self.verdict)))
+        return "; ".join(filter(None, (interval, self.verdict, self.published)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,6 +357,7 @@ class Board(Printed):
         says: The recommendation, in pieces: a text, and True if it is the name of an encoder.
         sure: How sure it is, in lines.
         suspects: Values far from the published ones, a line each.
+        published: How the other values of the table compare with published ones, a line each.
         notes: What else a reader has to know, a line each.
         cards: One for every corpus.
         of: What the mean is over, for its heading.
@@ -340,6 +368,7 @@ class Board(Printed):
         ticks: The scale of the strips: place in pixels and label.
         margin: From where to where a difference is within the margin: place and width in pixels.
         legend: What the strips are.
+        weighable: The corpora that can have a weight.
         script: What the page's script reads: values, chance and tests of all pairs.
     """
 
@@ -347,6 +376,7 @@ class Board(Printed):
     says: tuple[tuple[str, bool], ...]
     sure: tuple[str, ...]
     suspects: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     cards: tuple[TaskCard, ...] = ()
     of: str = ""
@@ -357,6 +387,7 @@ class Board(Printed):
     ticks: tuple[tuple[str, str], ...] = ()
     margin: tuple[str, str] = ("0", "0")
     legend: str = ""
+    weighable: tuple[str, ...] = ()
     script: Mapping[str, object] = field(default_factory=dict)
 
     @property
@@ -376,6 +407,11 @@ class Board(Printed):
     def seen(self) -> bool:
         """True if an encoder was trained on a corpus."""
         return any(cell.seen for row in self.rows for cell in row.cells)
+
+    @property
+    def moved(self) -> bool:
+        """True if a result is significantly better or worse than after the last run before."""
+        return any(cell.moved for row in self.rows for cell in row.cells)
 
     @property
     def models(self) -> tuple[tuple[str, str, str], ...]:
@@ -407,7 +443,6 @@ class Chart(Printed):
         title: The content, in one line.
         alt: The text alternative, with the numbers.
         svg: The drawing; texts and rules are ``currentColor``.
-        points: Every value that it draws, with its encoder, its interval and its unit.
         note: Explanation below the chart.
     """
 
@@ -415,7 +450,6 @@ class Chart(Printed):
     title: str
     alt: str
     svg: str
-    points: tuple[Mapping[str, object], ...] = ()
     note: str = ""
 
 
@@ -426,33 +460,26 @@ class Picker(Printed):
     id: str
     caption: str
     views: tuple[tuple[str, str, Table], ...]
-    note: str = ""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Text(Printed):
-    """A paragraph."""
-
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Notice(Printed):
-    """A highlighted list."""
-
-    title: str
-    items: tuple[str, ...]
-    mark: Mark
+    @property
+    def by_corpus(self) -> Mapping[str, list[tuple[str, Table]]]:
+        """Corpus to its views: label and table."""
+        found: dict[str, list[tuple[str, Table]]] = {}
+        for corpus, label, table in self.views:
+            found.setdefault(corpus, []).append((label, table))
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence(Printed):
-    """A list of sentences."""
+    """A list of sentences; with a title, highlighted."""
 
     lines: tuple[str, ...]
+    title: str = ""
+    mark: Mark = ""
 
 
-Block: TypeAlias = Text | Notice | Evidence | Table | Chart | Picker | Gallery
+Block: TypeAlias = Evidence | Table | Chart | Picker | Gallery
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -495,7 +522,7 @@ class Report:
     def __post_init__(self) -> None:
         ids = [section.id for section in self.sections]
         blocks = [block for section in self.sections for block in section.blocks]
-        ids += [block.id for block in blocks if not isinstance(block, Text | Notice | Evidence)]
+        ids += [block.id for block in blocks if not isinstance(block, Evidence)]
         twice = sorted({name for name in ids if ids.count(name) > 1})
         if twice:
             raise ValueError(f"report: the ids {', '.join(twice)} are used twice; anchors and files need unique ones")

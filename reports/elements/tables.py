@@ -12,9 +12,9 @@ from urllib.parse import quote, urlencode
 
 from capim.reports import format as show
 from capim.reports.elements import words
-from capim.reports.elements.page import Cell, Column, Mark, Table
-from capim.reports.rows.report_data import ReportData, ShownResult
-from capim.reports.rows.standing import at_chance, contenders, decision_of
+from capim.reports.elements.page import CONTENDERS, Cell, Column, Mark, Table
+from capim.reports.rows.report_data import Figure, ReportData
+from capim.reports.rows.standing import decision_of
 from capim.store.schema import Comparison, Result, Slice
 from capim.store.types import MetricFacts
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, with_outcomes
@@ -146,54 +146,33 @@ def verdict_cell(metric: MetricFacts, row: Comparison) -> Cell:
 
 
 def result_column(
-    data: ReportData,
-    corpus: str,
-    protocol: str,
-    metric: str,
-    *,
-    heading: str = "",
-    group: str = "",
-    explain: str = "",
-    plain: bool = False,
+    data: ReportData, corpus: str, protocol: str, metric: str, *, heading: str = "", explain: str = ""
 ) -> ColumnOf[str]:
-    """A column with the result of every encoder, under the name of the metric unless a ``heading`` is given.
-
-    Bold are the best value and those that no test shows to be worse; the tooltip has the verdict. ``plain`` leaves out
-    these and the marks of chance.
-    """
-    best = next(iter(contenders(data, corpus, protocol, metric)), None)
+    """A column with the result of every encoder, under the name of the metric unless a ``heading`` is given."""
 
     def cell(encoder: str) -> Cell:
-        row = data.row(corpus, protocol, metric, encoder)
-        weak = "" if plain else at_chance(data, corpus, protocol, metric, encoder)
-        first = row and best and not plain and row.value == best.value
-        pair = data.comparison(corpus, protocol, metric, encoder, best.encoder) if row and best and not plain else None
-        found = decision_of(pair)
-        contends = first or (found is not None and found.state != "worse")
-        made = result_cell(
-            data, row, mark="bad" if weak else "best" if contends else "", state="chance" if weak else ""
-        )
-        verdict = words.verdict(data.metric(metric), pair) if pair and not first else "highest" if first else ""
-        return replace(made, title="; ".join(filter(None, (weak or verdict, made.title))))
+        return result_cell(data, (corpus, protocol, metric), encoder)
 
-    return numbers(heading or data.metric(metric).label, cell, group=group, explain=explain)
+    return numbers(heading or data.metric(metric).label, cell, explain=explain)
 
 
-def result_cell(data: ReportData, row: ShownResult | None, *, mark: Mark = "", state: str = "") -> Cell:
-    """One result as a cell."""
+def result_cell(data: ReportData, figure: Figure, encoder: str) -> Cell:
+    """One result as a cell: bold for the best and those not shown to be worse; the tooltip has the verdict."""
+    row, (kind, said) = data.row(*figure, encoder), words.standing_of(data, figure, encoder)
     if row is None:
         return absent("not evaluated")
     if row.value is None:
         return absent(row.reason or "no value")
     metric = data.metric(row.metric)
     interval, ties = words.interval(metric, row), words.ties(metric, row)
-    about = [f"{metric.name} = {show.exact(row.value)}"]
+    about = [f"{said}; {metric.name} = {show.exact(row.value)}"]
     if interval:
-        about.append(f"{show.percent(row.level, 0)} % interval {interval} ({row.interval_method})")
+        about.append(f"{show.percent(row.level, 0)} % interval ({row.interval_method})")
     about.append(f"{show.count(row.n_queries, 'query', 'queries')} in {show.count(row.n_clusters, 'cluster')}")
     if ties:
         about.append(f"{ties} if ties are all lost or all won; {show.percent(row.tie_share)} % of queries tie")
-    made = estimate(metric, row, title=", ".join(about), mark=mark, state=state)
+    mark: Mark = "bad" if kind == "chance" else "best" if kind in CONTENDERS else ""
+    made = estimate(metric, row, title=", ".join(about), mark=mark, state="chance" * (kind == "chance"))
     return replace(made, link=failures_address(data, row))
 
 

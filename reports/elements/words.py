@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from operator import itemgetter
 
 from capim.reports import format as show
+from capim.reports.elements.page import Kind
 from capim.reports.rows import standing
-from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.report_data import Figure, ReportData, detail_of
 from capim.reports.rows.standing import Task, decision_of, planned
 from capim.store.schema import Comparison, Result, Slice
 from capim.store.types import MetricFacts
+from capim.tasks.metrics.table import facts_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.statistics.decision import ON_COMMON, images_needed, unequal_weights
 
@@ -54,6 +56,21 @@ def figure(metric: MetricFacts, row: Result | None) -> str:
     return show.bracketed(f"{value(metric, row.value)}{sign}", interval(metric, row))
 
 
+def against_published(row: Slice) -> str:
+    """Return how a result compares with the published one, with both and the source; empty if none is published.
+
+    ``row`` is of the analysis ``reference`` (``tasks.reference.published``).
+    """
+    detail, metric = detail_of(row), facts_of(row.metric)
+    if metric is None or detail.get("published") is None:
+        return ""
+    there, source = detail.get("published_protocol") or row.protocol, detail.get("source") or row.feature
+    under = "" if there == row.protocol else f" under {there}"
+    here = show.bracketed(value(metric, row.value), interval(metric, row))
+    reason = f" ({row.reason})" if row.reason else ""
+    return f"published {value(metric, detail['published'])}{under} ({source}), here {here}: {row.level_name}{reason}"
+
+
 def ties(metric: MetricFacts, row: Result) -> str:
     """The value with ties all lost and all won; empty where ties change nothing."""
     lost, won = row.value_ties_lost, row.value_ties_won
@@ -80,6 +97,16 @@ def verdict(metric: MetricFacts, row: Comparison | None, *, rival: str = "", uni
         return f"undecided (could be up to {size} worse)" if rival else f"undecided: up to {size} worse"
     common = "".join(f", {r}" for r in (row.reason or "").split("; ") if r.startswith(ON_COMMON.partition("{")[0]))
     return f"{_amount(metric, abs(row.difference or 0.0), unit=unit)} {found.state}{common}{few}"
+
+
+def standing_of(data: ReportData, figure: Figure, encoder: str, *, unit: bool = True) -> tuple[Kind, str]:
+    """Return what the tests say of an encoder on a task, and the same in words; these are empty without a value."""
+    kind, best = standing.stand(data, *figure, encoder)
+    if kind in ("none", "best"):
+        return kind, "highest" * (kind == "best")
+    if kind == "chance":
+        return kind, standing.at_chance(data, *figure, encoder)
+    return kind, verdict(data.metric(figure[2]), data.comparison(*figure, encoder, best), unit=unit)
 
 
 def settled(compared: Iterable[tuple[MetricFacts, Comparison]]) -> str:

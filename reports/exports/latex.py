@@ -13,7 +13,7 @@ from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Table
 from capim.reports.rows.report_data import ReportData
-from capim.reports.rows.standing import Task, at_chance, contenders, decision, headline_tasks
+from capim.reports.rows.standing import Task, headline_tasks, stand
 from capim.store.errors import RequestError
 from capim.store.schema import Result
 from capim.tasks.metrics.table import on_leaderboard
@@ -184,16 +184,9 @@ def _figure(data: ReportData, task: Task, row: Result | None) -> str:
 def marked(data: ReportData, task: Task, row: Result) -> str:
     """A value: the highest bold, those that the tests do not tell from it and from chance with their marks."""
     value = escape_latex(words.value(data.metric(task.metric), row.value))
-    best, weak = next(iter(contenders(data, *task[:3])), row), at_chance(data, *task[:3], row.encoder)
-    sign = _CHANCE if weak else ""
-    found = None if weak else decision(data, *task[:3], row.encoder, best.encoder)
-    if row.value == best.value and not weak:
-        value = _BEST % value
-    elif found is not None and found.state == "equivalent":
-        value = _EQUIVALENT % value
-    elif found is not None and found.state == "undecided":
-        sign = _UNDECIDED
-    return f"{value}\\makebox[.5em][l]{{{sign}}}"
+    kind, _ = stand(data, *task[:3], row.encoder)
+    shown = {"best": _BEST, "equal": _EQUIVALENT}.get(kind, "%s") % value
+    return f"{shown}\\makebox[.5em][l]{{{ {'open': _UNDECIDED, 'chance': _CHANCE}.get(kind, '') }}}"
 
 
 def _caption(data: ReportData, *, ties: bool) -> str:

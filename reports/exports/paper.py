@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from statistics import fmean
 
-import altair as alt
 import vl_convert
 
 from capim.reports import format as show
-from capim.reports.drawing import NO_CHARTS, can_draw
-from capim.reports.elements import charts
+from capim.reports.elements.drawings import heat, inked, stacked
 from capim.reports.elements.tables import only
 from capim.reports.exports.latex import PACKAGES, breakable, column_table, figures_tables, printed
 from capim.reports.rows import standing
 from capim.reports.rows.report_data import ReportData
-from capim.reports.rows.standing import claimed, contenders, decision, headline_tasks
-from capim.reports.sections import differences, provenance
+from capim.reports.rows.standing import headline_tasks
+from capim.reports.sections import differences, provenance, tests
 from capim.store.current import grouped
-from capim.store.errors import WorkError
 from capim.store.schema import Comparison, Result
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import Protocol, language_name
@@ -42,9 +38,7 @@ _OF_CORPORA = {  # the name of a corpus -> its citations
     "multi30k": ("elliott2016",),
     "xflickrco": ("bugliarello2022",),
 }
-_FONT = "Liberation Sans"  # which vl-convert brings with it and embeds
-_MOST = 12  # encoders of one chart
-_COLUMN = 250  # pixels: a column of a paper, drawn at its size
+_MOST = 12  # encoders of a matrix
 
 
 def paper_files(data: ReportData, _: str) -> dict[str, bytes]:
@@ -193,12 +187,11 @@ def _appendix(data: ReportData) -> str:
 def _pairs(data: ReportData) -> str:
     rows = [row for row in data.comparisons if row.family == "headline"]
     shown = ("Pair", "task", "metric", "difference", "adjusted p", "the first is")
-    note = "The interval of a difference holds for all pairs of a result together; p is adjusted over these pairs."
-    parts = []
-    for corpus, of in sorted(grouped(rows, lambda row: row.corpus).items()):
-        table = only(differences.pairs(data, corpus, [*map(claimed, of)]), *shown)
-        parts.append(printed(replace(table, caption=f"Pairs of encoders on {corpus}", note=note)))
-    return "\n".join(parts)
+    tables = (
+        differences.pairs(data, f"Pairs of encoders on {corpus}", of)
+        for corpus, of in sorted(grouped(rows, lambda row: row.corpus).items())
+    )
+    return "\n".join(printed(only(table, *shown)) for table in tables)
 
 
 def _settings(data: ReportData) -> str:
@@ -213,58 +206,18 @@ def _settings(data: ReportData) -> str:
     return f"\\subsection*{{Settings}}\n{{\\sloppy\\raggedright {text}\\par}}\n"
 
 
-# --- Charts, drawn at the size of a column.
+# --- Drawings: those of the page.
 
 
-def _pdf(chart: alt.TopLevelMixin) -> bytes:
-    if not can_draw():
-        raise WorkError(f"a paper cannot be made {NO_CHARTS}")
-    spec = {**chart.to_dict(validate=False), "background": None}
-    sizes = dict.fromkeys(("labelFontSize", "titleFontSize"), 8)
-    fonts = dict.fromkeys(("labelFont", "titleFont"), _FONT)
-    small: dict[str, Any] = {**sizes, **fonts, "titleFontWeight": "normal"}
-    spec["config"] = {
-        "font": _FONT,
-        "axis": {**small, "labelLimit": 110, "domainColor": "#888", "tickColor": "#888", "gridColor": "#ddd"},
-        "title": {"fontSize": 8, "font": _FONT, "fontWeight": "bold", "anchor": "start"},
-        "legend": small,
-        "view": {"stroke": None},
-        "padding": 2,
-    }
-    made: bytes = vl_convert.vegalite_to_pdf(spec, allowed_base_urls=[])
+def _pdf(svg: str) -> bytes:
+    made: bytes = vl_convert.svg_to_pdf(inked(svg))
     return made
 
 
 def _forest(data: ReportData) -> bytes:
-    """One picture below the other for every headline result: the encoders that are not at chance; empty without any."""
-    parts = []
-    for task in headline_tasks(data):
-        facts, rows = data.metric(task.metric), contenders(data, *task[:3])[:_MOST]
-        points = []
-        for row in rows:
-            found = decision(data, *task[:3], row.encoder, rows[0].encoder)
-            state = "best" if row is rows[0] else found.state if found else "not tested"
-            points.append(charts.interval_point(row, fraction=facts.unit == "percent", state=state))
-        if points:
-            parts.append(_strip(points, f"{task.corpus}, {task.title}", facts.label))
-    return _pdf(alt.vconcat(*parts, spacing=10).resolve_scale(x="independent")) if parts else b""
-
-
-_LOOKS = {  # what a test says of an encoder -> fill and line of its point
-    **dict.fromkeys(("best", "equivalent"), ("#1f4e79", "#1f4e79")),
-    "undecided": ("#ffffff", "#1f4e79"),
-    **dict.fromkeys(("worse", "better", "not tested"), ("#888888", "#888888")),
-}
-
-
-def _strip(points: list[charts.Point], title: str, unit: str) -> alt.LayerChart:
-    """The encoders of one result, each with its interval."""
-    axis = alt.X("ci_low:Q", title=unit, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
-    fill, stroke = (alt.Scale(domain=[*_LOOKS], range=[*inks]) for inks in zip(*_LOOKS.values(), strict=True))
-    inside, outline = alt.Fill("state:N", scale=fill, legend=None), alt.Stroke("state:N", scale=stroke, legend=None)
-    height, width = 11 * len(points), _COLUMN - 110
-    made = charts.strips(points, axis, height=height, width=width, size=22, opacity=1, fill=inside, stroke=outline)
-    return made.properties(title=title)
+    """One drawing below the other for every headline result with two contenders or more; empty without any."""
+    drawn = [chart for task in headline_tasks(data) if (chart := tests.of_task(data, task)) is not None]
+    return _pdf(stacked((chart.title, chart.svg) for chart in drawn)) if drawn else b""
 
 
 def _languages(data: ReportData, corpus: str) -> bytes:
@@ -273,25 +226,10 @@ def _languages(data: ReportData, corpus: str) -> bytes:
     for code in standing.languages(data, corpus):
         for name in data.encoder_names(corpus):
             if found := [row.value or 0.0 for row in standing.language_cells(data, corpus, name, code, "t2i")]:
-                cells[language_name(code), name] = 100 * sum(found) / len(found)
+                cells[language_name(code), name] = fmean(found)
 
     def best_first(at: int) -> list[str]:
-        names = dict.fromkeys(key[at] for key in cells)
-        means = {name: [v for key, v in cells.items() if key[at] == name] for name in names}
-        return sorted(names, key=lambda name: -sum(means[name]) / len(means[name]))
+        values = grouped(cells.items(), lambda cell: cell[0][at])
+        return sorted(values, key=lambda name: -fmean(value for _, value in values[name]))
 
-    encoders = best_first(1)[:_MOST]
-    points = [
-        {"language": code, charts.ENCODER: name, "value": value, "text": show.number(value, 0), "dark": value > 55}
-        for (code, name), value in cells.items()
-        if name in encoders
-    ]
-    names, width = best_first(0), min(_COLUMN - 70, 36 * len(encoders))
-    base = alt.Chart(alt.Data(values=points), width=width, height=11 * len(names)).encode(
-        x=alt.X("encoder:N", sort=encoders, title=None, axis=alt.Axis(labelAngle=-40)),
-        y=alt.Y("language:N", sort=names, title=None),
-    )
-    shades = alt.Scale(domain=[0, 100], range=["#f4f7fa", "#1f4e79"])
-    ink = alt.condition("datum.dark", alt.value("#fff"), alt.value("#000"))
-    squares = base.mark_rect().encode(color=alt.Color("value:Q", scale=shades, legend=None))
-    return _pdf(alt.layer(squares, base.mark_text(fontSize=7, font=_FONT).encode(text="text:N", color=ink)))
+    return _pdf(heat(best_first(0), best_first(1)[:_MOST], cells))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
-from statistics import fmean, stdev
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -18,7 +16,6 @@ from capim.reports.rows.report_data import R1, ReportData
 from capim.reports.rows.speed import qps_v28
 from capim.reports.rows.standing import MEASURES, NDCG
 from capim.reports.sections import languages
-from capim.store.current import grouped
 from capim.store.files import json_value, write_csv
 from capim.store.row_types import columns_of, table_of
 from capim.store.schema import Result
@@ -46,9 +43,14 @@ def csv_bytes(rows: Sequence[Mapping[str, object]], names: Sequence[str] = ()) -
 
 def parquet_files(data: ReportData, name: str) -> dict[str, bytes]:
     """One Parquet file with the store's own types."""
+    return {name: parquet_bytes(results_table(data))}
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """Return a table as a Parquet file."""
     target = io.BytesIO()
-    pyarrow.parquet.write_table(results_table(data), target)
-    return {name: target.getvalue()}
+    pyarrow.parquet.write_table(table, target)
+    return target.getvalue()
 
 
 def json_files(data: ReportData, name: str) -> dict[str, bytes]:
@@ -212,30 +214,25 @@ def reduced(lines: Sequence[Line]) -> list[dict[str, str]]:
         >>> [row["x"] for row in reduced(rows)]
         ['0.200', '0.400', '0.300 ± 0.141', '0.300 ± 0.141']
     """
+    import pandas as pd
+
+    frame = pd.DataFrame(lines)
     columns = [key for key in lines[0] if key not in ("language", "meta")]
+    values = frame[columns].astype(float)
+    means = values.groupby(frame["language"]).mean()
+    ways = [way for way in (*TRANSLATORS, *sorted({*frame["meta"]} - {*TRANSLATORS})) if (frame["meta"] == way).any()]
+    groups = {"all": means, **{way: values[frame["meta"] == way] for way in ways}}
 
-    def known(group: Iterable[Mapping[str, object]], column: str) -> list[float]:
-        return [value for line in group if isinstance(value := line[column], float)]
-
-    def mean_of(group: Iterable[Line]) -> dict[str, float | None]:
-        return {column: fmean(found) if (found := known(group, column)) else None for column in columns}
-
-    def mean_text(found: list[float]) -> str:
+    def mean_text(found: pd.Series[float]) -> str:
         """The mean ± standard deviation with n - 1, as COCO-SM prints them."""
-        text = f"{fmean(found):.3f}" if found else ""
-        return f"{text} ± {stdev(found):.3f}" if len(found) > 1 else text
+        text = f"{found.mean():.3f}" if found.count() else ""
+        return f"{text} ± {found.std():.3f}" if found.count() > 1 else text
 
-    means = {code: mean_of(group) for code, group in sorted(grouped(lines, itemgetter("language")).items())}
-    by_way = grouped(lines, itemgetter("meta"))
-    groups: dict[str, Sequence[Mapping[str, object]]] = {
-        "all": [*means.values()],
-        **{way: by_way[way] for way in (*TRANSLATORS, *sorted(by_way)) if way in by_way},
-    }
     return [
-        *({"language": code, **{c: _fraction(v) for c, v in of.items()}} for code, of in means.items()),
-        *({"language": label, **{c: mean_text(known(of, c)) for c in columns}} for label, of in groups.items()),
+        *({"language": str(code), **{c: _fraction(of[c]) for c in columns}} for code, of in means.iterrows()),
+        *({"language": label, **{c: mean_text(of[c]) for c in columns}} for label, of in groups.items()),
     ]
 
 
 def _fraction(value: float | None) -> str:
-    return "" if value is None else show.number(value, 3)
+    return "" if value is None or value != value else show.number(value, 3)  # noqa: PLR0124 - NaN

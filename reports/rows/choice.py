@@ -1,9 +1,11 @@
 """A decision: encoders by a mean over tasks with the user's weights, within limits of cost and of licence.
 
 The interval of a difference of two means is made of the intervals of the tasks that hold for all pairs together:
-``low = d - sqrt(sum over corpora of (sum over its tasks of weight * (d_task - low_task))^2)``, and so for the other
-end. Corpora count as independent samples; tasks of one corpus as wholly dependent, which can only make the interval
-wider. ``templates/page.js`` (``ranking``) has the same formulas for a reader who changes the weights.
+``low = d - sqrt(sum over pairs of corpora a, b of r_ab h_a h_b)`` with ``h`` the sum over the tasks of a corpus of
+``weight * (d_task - low_task)``, and so for the other end. ``r`` is 1 for a corpus with itself: its tasks count as
+wholly dependent. For two corpora it is the greatest correlation that their common photographs allow (:func:`shared`).
+Both can only make the interval wider. ``templates/page.js`` (``ranking``) has the same formulas for a reader who
+changes the weights.
 """
 
 from __future__ import annotations
@@ -12,16 +14,20 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Literal
 
 from capim.reports import format as show
-from capim.reports.rows.report_data import R1, ReportData, ends
+from capim.reports.elements.page import Kind
+from capim.reports.rows.report_data import R1, Detail, ReportData, ends
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import Task, broken, claimed, conclusions, counted_tasks, headline_tasks, values
 from capim.store.errors import RequestError, unknown
 
 COLUMNS = ("encoder", "mean", "difference", "low", "high", "is")  # of a choice, as it is printed
 UNSEEN = "unseen"  # the limit that leaves out encoders that were trained on a corpus with a weight
+PARAMETERS = "parameters"
+UNKNOWN = frozenset({"", "unknown", "not specified"})  # licences
 LEVELS = {"commercial-use": 1.0, "free": 2.0}
 """Limits on a licence: commercial use, or a free licence (use, change and pass on, for any purpose)."""
 _ALLOWS = {
@@ -34,14 +40,15 @@ _ALLOWED = {name: LEVELS[level] for level, names in _ALLOWS.items() for name in 
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """A fact that can be limited: its key on the command line, its name and unit, and the value of every encoder.
+    """A fact about models that can be limited: its key on the command line, its name, and its heading on the board.
 
-    ``levels``: the values that have a word, where a bound is one of them.
+    ``values`` and ``texts`` are by encoder, without those of which nothing is known. ``levels``: the values that have a
+    word, where a bound is one of them.
     """
 
     key: str
     name: str
-    unit: str
+    heading: str
     values: Mapping[str, float]
     texts: Mapping[str, str]
     at_least: bool = False
@@ -69,6 +76,12 @@ class Placed:
     low: float | None = None
     high: float | None = None
 
+    @property
+    def kind(self) -> Kind:
+        """How it is drawn."""
+        kinds: dict[str, Kind] = {"first": "best", "open": "open", "worse": "worse"}
+        return kinds.get(self.state, "untested")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
@@ -85,27 +98,35 @@ class Choice:
 
 
 def limits(data: ReportData) -> list[Limit]:
-    """Return the facts about encoders that can be limited; costs are those that the leaderboard shows."""
+    """Return the facts about encoders that can be limited, in the order of the board, without those that nobody has."""
     rates = {name: speed.stages["forward"].mean for name, speed in image_rate(data).items()}
     sizes = bytes_per_image(data)
     specs = data.specs.items()
     dims = {name: float(spec.dim if name in sizes else spec.facts.get("dim", 0)) for name, spec in specs}
     dims = {name: dim for name, dim in dims.items() if dim}
     millions = {name: float(spec.facts["parameters"]) for name, spec in specs if "parameters" in spec.facts}
-    texts = {name: show.size(size) for name, size in sizes.items()}
     counts = {name: show.number(dim, 0) for name, dim in dims.items()}
-    towers = {name: f"{show.significant(number)} million" for name, number in millions.items()}
-    speeds = {name: f"{show.significant(rate)} images/s" for name, rate in rates.items()}
-    licences = {name: spec.licence for name, spec in data.specs.items()}
+    towers = {name: f"{show.significant(number)} M" for name, number in millions.items()}
+    speeds = {name: show.significant(rate) for name, rate in rates.items()}
+    licences = {name: spec.licence for name, spec in specs if spec.licence.lower() not in UNKNOWN}
     levels = {name: level for name, text in licences.items() if (level := licence_level(text)) is not None}
+    texts = {name: show.size(size) for name, size in sizes.items()}
     found = [
-        Limit(key="bytes", name="size of an image", unit="bytes", values=sizes, texts=texts),
-        Limit(key="dim", name="components of a vector", unit="components", values=dims, texts=counts),
-        Limit(key="parameters", name="parameters", unit="million", values=millions, texts=towers),
-        Limit(key="rate", name="speed", unit="images/s", values=rates, texts=speeds, at_least=True),
-        Limit(key="licence", name="licence", unit="", values=levels, texts=licences, at_least=True, levels=LEVELS),
+        Limit(key="parameters", name="parameters", heading=PARAMETERS, values=millions, texts=towers),
+        Limit(key="dim", name="components of a vector", heading="dim", values=dims, texts=counts),
+        Limit(key="bytes", name="size of an image", heading="per image", values=sizes, texts=texts),
+        Limit(key="rate", name="images per second", heading="images/s", values=rates, texts=speeds, at_least=True),
+        Limit(
+            key="licence",
+            name="licence",
+            heading="licence",
+            values=levels,
+            texts=licences,
+            at_least=True,
+            levels=LEVELS,
+        ),
     ]
-    return [limit for limit in found if limit.values or limit.levels]
+    return [limit for limit in found if limit.texts or limit.levels]
 
 
 def licence_level(text: str) -> float | None:
@@ -118,7 +139,7 @@ def licence_level(text: str) -> float | None:
         [2.0, 1.0, 0.0, None]
     """
     parts = [part.strip().lower() for part in text.split(" and ")]
-    not_known = {"", "unknown", "not specified"}.intersection(parts)
+    not_known = UNKNOWN.intersection(parts)
     return None if not_known else min(_ALLOWED.get(part, 0.0) for part in parts)
 
 
@@ -138,6 +159,22 @@ def equal_weights(data: ReportData, tasks: Sequence[Task]) -> dict[Task, float]:
     counted = counted_tasks(data, percent) or percent
     size = {task.corpus: sum(each.corpus == task.corpus for each in counted) for task in percent}
     return {task: 1 / max(1, size[task.corpus]) for task in percent}
+
+
+def shared(data: ReportData) -> dict[str, dict[str, float]]:
+    """Return for pairs of corpora the greatest correlation of their means, 0 to 1, by their common photographs.
+
+    It is ``k / sqrt(n m)`` for corpora of ``n`` and ``m`` photographs with ``k`` of them in both. The numbers are those
+    of the ranking over the corpora; without a ranking nothing is known to be shared.
+    """
+    ranked = json.loads(data.rankings[0].corpora) if data.rankings else []
+    named = [(name, of) for of in ranked for name in (of["corpus"], *of["copies"])]
+
+    def correlation(one: Detail, other: Detail) -> float:
+        n = one["photographs"] if one is other else one["shared"].get(other["corpus"], 0)
+        return float(n / math.sqrt(one["photographs"] * other["photographs"])) if n else 0.0
+
+    return {a: {b: correlation(one, other) for b, other in named} for a, one in named}
 
 
 def trained_on(data: ReportData, name: str) -> list[str]:
@@ -246,7 +283,8 @@ def choose(data: ReportData, weights: Mapping[Task, float], bounds: Mapping[str,
     order = sorted(left, key=lambda name: (-mean[name], name))
     if not order:
         return Choice(order=(), out=out, same={}, uncounted=uncounted)
-    placed = [_placed(data, share, name, order[0], mean[name]) for name in order]
+    together = shared(data)
+    placed = [_placed(data, share, together, name, order[0], mean[name]) for name in order]
     same = {task: _stable(known, share, task, order) for task in share} if len(share) > 1 else {}
     return Choice(order=tuple(placed), out=out, same=same, uncounted=uncounted)
 
@@ -265,7 +303,14 @@ def _out(
             yield why
 
 
-def _placed(data: ReportData, share: Mapping[Task, float], name: str, first: str, mean: float) -> Placed:
+def _placed(
+    data: ReportData,
+    share: Mapping[Task, float],
+    together: Mapping[str, Mapping[str, float]],
+    name: str,
+    first: str,
+    mean: float,
+) -> Placed:
     if name == first:
         return Placed(encoder=name, value=mean, state="first")
     difference, below, above = 0.0, dict[str, float](), dict[str, float]()
@@ -279,9 +324,18 @@ def _placed(data: ReportData, share: Mapping[Task, float], name: str, first: str
         difference += 100 * weight * size
         below[task.corpus] = below.get(task.corpus, 0.0) + 100 * weight * (size - least)
         above[task.corpus] = above.get(task.corpus, 0.0) + 100 * weight * (most - size)
-    low, high = difference - math.hypot(*below.values()), difference + math.hypot(*above.values())
+    low, high = difference - _spread(below, together), difference + _spread(above, together)
     state: Literal["worse", "open"] = "worse" if high < 0 else "open"
     return Placed(encoder=name, value=mean, state=state, difference=difference, low=low, high=high)
+
+
+def _spread(halves: Mapping[str, float], together: Mapping[str, Mapping[str, float]]) -> float:
+    """Return the half of an interval of a sum of corpora, from those of each and their correlations."""
+    squares = (
+        x * y * (1.0 if a == b else together.get(a, {}).get(b, 0.0))
+        for (a, x), (b, y) in product(halves.items(), repeat=2)
+    )
+    return math.sqrt(math.fsum(squares))
 
 
 def _stable(

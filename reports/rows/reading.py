@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from capim.reports import format as show
 from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, match_maps, select_queries
-from capim.reports.rows.report_data import Figure, ReportData, redacted, without_paths
+from capim.reports.rows.report_data import Before, Figure, ReportData, facts_of_metrics, redacted, without_paths
+from capim.reports.rows.snapshot import results_until
 from capim.reports.rows.standing import with_chance, with_one_budget
 from capim.store import EmbeddingStore
 from capim.store.current import (
@@ -29,11 +31,11 @@ from capim.store.current import (
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.row_types import rows_in
 from capim.store.rows import matching
-from capim.store.schema import Batch, Caption, Comparison, Import, LedgerEntry, Published, Ranking, Result, Run, Slice
-from capim.store.types import Corpus, MetricFacts
-from capim.tasks.metrics.table import facts_of
+from capim.store.schema import Batch, Caption, Comparison, Import, Published, Ranking, Result, Run, Slice
+from capim.store.types import Corpus
 
 R = TypeVar("R")
+APART = timedelta(hours=1)  # between two runs that are not of the same night
 Describe: TypeAlias = Callable[[Sequence[str]], Mapping[str, NDArray[np.bool_]]]
 
 
@@ -47,6 +49,7 @@ def read_report_data(
     describe: Describe | None = None,
     explain: Explain | None = None,
     gallery: bool = True,
+    serve: str = "",
 ) -> ReportData:
     """All rows that a report of this store shows.
 
@@ -60,6 +63,7 @@ def read_report_data(
             for the filter of the gallery; reports import no analyses.
         explain: Gives the maps of late-interaction encoders (``tasks.analyses.vectors.explain_pairs``).
         gallery: Whether to select queries for the gallery, which reads outcomes and thumbnails.
+        serve: Where `capim serve` shows this store while it runs; empty if that is not known.
 
     Returns:
         Per encoder and corpus only the rows of the newest fingerprint, so that a table never mixes two states of one
@@ -72,7 +76,8 @@ def read_report_data(
     def stored(row_type: type[R]) -> list[R]:
         return source.all(row_type) if run is None else source.rows_of_run(row_type, run)
 
-    uses, results, every = source.uses(), stored(Result), source.all(Result)
+    results, every = stored(Result), source.all(Result)
+    written = every
     if not results:
         fault = f"run {run!r} has no results" if run else "there are no results yet"
         with_results = ", ".join(sorted({row.run for row in every})[-5:])
@@ -83,9 +88,9 @@ def read_report_data(
     asked = (*corpora, *encoders)
     results = States.asked(results, asked)
     gone = source.dropped_corpora(row.corpus_fingerprint for row in results)
-    meant = States.of((row for row in results if row.corpus_fingerprint not in gone), uses)
-    newest = newest_rows(filter(meant.has, results), "results", uses=uses)
-    current = current_results(results, meant, uses)
+    meant = source.states_of(row for row in results if row.corpus_fingerprint not in gone)
+    newest = newest_rows(filter(meant.has, results), "results", uses=meant.uses)
+    current = current_results(results, meant)
     results, every = (_named(rows, corpus=corpora, encoder=encoders, protocol=protocols) for rows in (results, every))
     dropped = Counter(row.corpus for row in results if row.corpus_fingerprint in gone)
     results = [row for row in results if row.corpus_fingerprint not in gone]
@@ -99,15 +104,16 @@ def read_report_data(
             f"store {source.uri}: no current results have these names, only {'; '.join(left_out)}; run `capim run` "
             "with them, or name these fingerprints"
         )
-    states = States.of(newest, uses)
-    families = current_families(stored(Comparison), kept, states, uses)
+    states = States.of(newest, meant.uses, (), source.registered())  # by the same uses, which are read once
+    compared = stored(Comparison)
+    families = current_families(compared, kept, states)
     comparisons = tuple(row for _, of_figure in families.values() for row in of_figure)
     found = (row for row in stored(Slice) if not protocols or row.protocol in shown)
-    slices = tuple(current_rows("slices", found, current, states, uses))
+    slices = tuple(current_rows("slices", found, current, states))
     batches = [b for b in source.all(Batch) if b.corpus in states.corpora]
     batches = [b for b in batches if states.has_encoder(b.encoder, b.encoder_fingerprint)]
     # of all protocols: the headline of some of them is another one
-    rankings = () if protocols else tuple(current_ranking(stored(Ranking), states, uses))
+    rankings = () if protocols else tuple(current_ranking(stored(Ranking), states))
     every_run = source.all(Run)
     named = {row.run for rows in (kept, comparisons, rankings, slices, batches) for row in rows}
     named |= {row.run for row in every_run if row.run == run and row.state == "incomplete"}
@@ -147,27 +153,36 @@ def read_report_data(
         imports=tuple(row for row in source.all(Import) if states.has(row)),
         published=tuple(r for r in published if (r.dataset, r.protocol, r.metric) in figures),
         live=not gallery,
+        serve=serve,
+        before=_before(source, kept, written, every_run, compared),
     )
+
+
+def _before(
+    source: EmbeddingStore,
+    shown: Sequence[Result],
+    written: Sequence[Result],
+    runs: Iterable[Run],
+    comparisons: Sequence[Comparison],
+) -> Before | None:
+    """Return the state before the newest results' run and those less than ``APART`` before it; None without one.
+
+    So the same rows have the same state before them, however often they are reported.
+    """
+    writers = {row.run for row in written}
+    done = [(run.started, run.finished) for run in runs if run.run in writers and run.state == "completed"]
+    newest = max(shown, key=lambda row: row.created).run
+    began = min(row.created for row in written if row.run == newest)
+    for started, finished in sorted(done, reverse=True):
+        if finished is not None and finished < began - APART:
+            return Before(ended=finished, results=results_until(source, written, finished), comparisons=comparisons)
+        began = min(began, started)
+    return None
 
 
 def _asked(states: States, asked: Collection[str]) -> list[str]:
     known = (*states.corpora.items(), *states.encoders.items())
     return [f"Shown is the state {state} of {name}, as asked for." for name, state in known if state in asked]
-
-
-def facts_of_metrics(source: EmbeddingStore, results: Iterable[Result]) -> dict[str, MetricFacts]:
-    """Return the facts about the metrics of these results by name: from the table, or as the ledger has them.
-
-    The ledger has those of metrics that are not capim's: of a user, or of a package that may not be installed here.
-    """
-    made_by = {row.metric: row.derived for row in results}
-    found = {name: facts_of(name) for name in made_by}
-    others = [key for name, facts in found.items() if facts is None and (key := made_by[name])]
-    for entry in source.all(LedgerEntry, key=others) if others else ():
-        subject = entry.subject
-        name = subject.metric or ""
-        found[name] = MetricFacts(name=name, **json.loads(subject.facts or '{"title": ""}'))
-    return {name: facts or MetricFacts(name=name, title=name) for name, facts in found.items()}
 
 
 def _named(rows: list[Result], **wanted: Sequence[str]) -> list[Result]:

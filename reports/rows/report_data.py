@@ -6,13 +6,14 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from capim.store import SealedSet
+from capim.store import EmbeddingStore, SealedSet
 from capim.store.current import figure_of, grouped
 from capim.store.errors import without_credentials
 from capim.store.files import json_value
@@ -24,6 +25,7 @@ from capim.store.schema import (
     Batch,
     Comparison,
     Import,
+    LedgerEntry,
     Published,
     Ranking,
     Result,
@@ -32,7 +34,9 @@ from capim.store.schema import (
 )
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
 from capim.tasks.metrics.retrieval import RECALLS
+from capim.tasks.metrics.table import facts_of
 from capim.tasks.protocols import Protocol
+from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
 if TYPE_CHECKING:
     from capim.reports.rows.gallery import SelectedQuery, Totals
@@ -46,13 +50,9 @@ M = TypeVar("M", Batch, Run)
 
 R1 = RECALLS[0].name
 WITHOUT = f"{R1} {WITHOUT_AMBIGUOUS}"
-_OWN_UNITS = (
-    *("skewness", "score margin", "distance of the centres", "negative log likelihood", "mean cosine"),
-    *(f"mean cosine of {pair}" for pair in ("two images", "two captions", "an image and a caption")),
-)
+_LIKELIHOOD = "negative log likelihood"
 ANALYSIS_METRICS = {  # only of slices; all others are fractions
-    name: MetricFacts(name=name, title=name, heading=name.replace("log l", "log-l"), place="none")
-    for name in _OWN_UNITS
+    _LIKELIHOOD: MetricFacts(name=_LIKELIHOOD, title=_LIKELIHOOD, heading="negative log-likelihood", place="none")
 }
 
 
@@ -61,6 +61,15 @@ class ShownResult(Result):
     """A result, and its verdict against chance with one error budget for all results that are seen at once."""
 
     against_chance: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Before:
+    """The results that were current when a run ended, and all stored comparisons, among which are tests of changes."""
+
+    ended: datetime
+    results: Mapping[tuple[str, str, str, str], Result]
+    comparisons: Sequence[Comparison]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +99,8 @@ class ReportData:
         imports: Origin of imported sets and outcomes, and how they were matched.
         published: Results of others under the corpora, protocols and metrics of ``results``.
         live: Whether the pages of `capim serve` show it, without a gallery.
+        serve: Where `capim serve` shows this store while it runs; empty if that is not known.
+        before: The state that the last completed run left before the one that wrote the newest result.
     """
 
     uri: str
@@ -113,12 +124,14 @@ class ReportData:
     imports: tuple[Import, ...] = ()
     published: tuple[Published, ...] = ()
     live: bool = False
+    serve: str = ""
+    before: Before | None = None
 
     @cached_property
     def ambiguous(self) -> Mapping[tuple[str, str, str, str], Mapping[str, str]]:
         """Return ambiguous miss (corpus, protocol, encoder, query id) -> its causes and their sources.
 
-        A source is empty for ``AGREEMENT``; see ``docs/protocols.md`` §5b.
+        A source is empty for ``AGREEMENT``; see ``docs/metrics.md``.
         """
         marks: dict[tuple[str, str, str, str], dict[str, str]] = {}
         for row in self.slices:
@@ -157,6 +170,11 @@ class ReportData:
     def row(self, corpus: str, protocol: str, metric: str, encoder: str) -> ShownResult | None:
         """The result of one encoder, or None where there is none."""
         return self._rows.get((corpus, protocol, metric, encoder))
+
+    @cached_property
+    def against_published(self) -> Mapping[tuple[str, str, str, str], Slice]:
+        """Comparisons of results with published ones, by the arguments of :meth:`row`."""
+        return {(*figure_of(row), row.encoder): row for row in self.slices if row.analysis == REFERENCE}
 
     def value(self, corpus: str, protocol: str, metric: str, encoder: str) -> float | None:
         """The value of :meth:`row`; None also where the row has no value."""
@@ -254,7 +272,24 @@ class ReportData:
             total.update(f"{name} {spec.licence}".encode())
         for query in self.queries:
             total.update(repr(query).encode())
+        for key, result in sorted(self.before.results.items()) if self.before else ():
+            total.update(f"{key} {result.value}".encode())
         return total.hexdigest()
+
+
+def facts_of_metrics(source: EmbeddingStore, results: Iterable[Result]) -> dict[str, MetricFacts]:
+    """Return the facts about the metrics of these results by name: from the table, or as the ledger has them.
+
+    The ledger has those of metrics that are not capim's: of a user, or of a package that may not be installed here.
+    """
+    made_by = {row.metric: row.derived for row in results}
+    found = {name: facts_of(name) for name in made_by}
+    others = [key for name, facts in found.items() if facts is None and (key := made_by[name])]
+    for entry in source.all(LedgerEntry, key=others) if others else ():
+        subject = entry.subject
+        name = subject.metric or ""
+        found[name] = MetricFacts(name=name, **json.loads(subject.facts or '{"title": ""}'))
+    return {name: facts or MetricFacts(name=name, title=name) for name, facts in found.items()}
 
 
 def goodness(row: Result) -> float:

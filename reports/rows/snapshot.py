@@ -13,21 +13,23 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from capim.reports.rows.reading import facts_of_metrics
-from capim.reports.rows.report_data import redact
+import pyarrow.parquet
+
+from capim.reports.rows.report_data import facts_of_metrics, redact
 from capim.store import EmbeddingStore
-from capim.store.current import States, current_results, figure_of
+from capim.store.current import current_results, figure_of
 from capim.store.errors import RequestError, unknown
 from capim.store.files import file_system
+from capim.store.row_types import rows_in
 from capim.store.schema import Batch, Comparison, LedgerEntry, Result, Run
 from capim.store.types import MetricFacts
 from capim.tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
 
-SCHEMA = "capim-report/4"  # of results.json
+SCHEMA = "capim-report/5"  # of results.json
 STATISTICS = ("interval_method", "replicates", "seed")
 Document: TypeAlias = dict[str, Any]
 """Contents of a ``results.json``."""
-R = TypeVar("R", Result, Comparison, Batch)
+R = TypeVar("R", Comparison, Batch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +65,8 @@ def load_snapshot(path: str | Path) -> Snapshot:
     Raises:
         RequestError: There is no such report, or it was not written by capim.
     """
-    folder = Path(path)
-    file = folder / "results.json" if folder.is_dir() else folder.with_name("results.json")
+    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    file = folder / "results.json"
     if not file.is_file():
         raise RequestError(f"{str(path)!r} is not a report: {file} not found; name a folder that `capim report` wrote")
     try:
@@ -73,23 +75,23 @@ def load_snapshot(path: str | Path) -> Snapshot:
             raise ValueError(f"schema {document['schema']!r}, expected {SCHEMA!r}")
         return Snapshot(
             name=str(path),
-            results=_by_figure(_row(Result, row) for row in document["results"]),
-            comparisons=tuple(_row(Comparison, row) for row in document["comparisons"]),
+            results=_by_figure(_result(row) for row in document["results"]),
+            comparisons=tuple(rows_in(Comparison, pyarrow.parquet.read_table(folder / "comparisons.parquet"))),
             encoders=document["encoders"],
             corpora=document["corpora"],
             versions=_versions(row["versions"] for row in document["runs"]),
             devices=tuple(document["devices"]),
             metrics={name: MetricFacts(name=name, **facts) for name, facts in document["metrics"].items()},
         )
-    except (ValueError, KeyError, TypeError) as fault:
+    except (OSError, ValueError, KeyError, TypeError) as fault:
         raise RequestError(
             f"{file} is not a results file of `capim report` ({type(fault).__name__}: {fault}); write the report again"
         ) from fault
 
 
-def _row(row_type: type[R], values: Document) -> R:
-    """Return a row of a document, which may have more columns than those of its table."""
-    return row_type(**{each.name: values[each.name] for each in fields(row_type) if each.name in values})
+def _result(values: Document) -> Result:
+    """Return a result of a document, which has more columns than those of its table."""
+    return Result(**{each.name: values[each.name] for each in fields(Result) if each.name in values})
 
 
 def _by_figure(rows: Iterable[Result]) -> dict[FigureKey, Result]:
@@ -143,26 +145,32 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
     def until(row_type: type[R]) -> list[R]:
         return sorted((row for row in store.all(row_type) if row.created <= end), key=lambda row: row.created)
 
-    written = until(Result)
-    uses = store.uses(until=end)
-    current = current_results(written, States.of(written, uses=uses), uses)
+    current = results_until(store, store.all(Result), end)
     keys, stored = store.keys_of(run), store.counts("results", "derived")
     known = store.all(LedgerEntry, kind="result")
     gone = [row for row in known if row.key not in stored and (row.run == run or row.key in keys)]
     removed = [row.subject.protocol or "" for row in gone for _ in range(row.n_rows)]
     runs = sorted(store.all(Run), key=lambda row: row.started)
-    encoders = {row.encoder: row.encoder_fingerprint for row in current}  # each is read once, not for every row
+    encoders = {
+        row.encoder: row.encoder_fingerprint for row in current.values()
+    }  # each is read once, not for every row
     return Snapshot(
         name=run,
-        results=_by_figure(current),
+        results=current,
         comparisons=until(Comparison),
         encoders={name: redact(store.encoder(of).identity()) for name, of in encoders.items()},
-        corpora={row.corpus: {"fingerprint": row.corpus_fingerprint} for row in current},
+        corpora={row.corpus: {"fingerprint": row.corpus_fingerprint} for row in current.values()},
         versions=_versions(row.versions for row in runs if row.started <= end),
         devices=tuple(sorted({row.device for row in until(Batch)})),
-        metrics=facts_of_metrics(store, current),
+        metrics=facts_of_metrics(store, current.values()),
         removed=tuple(removed),
     )
+
+
+def results_until(store: EmbeddingStore, written: Iterable[Result], end: datetime) -> dict[FigureKey, Result]:
+    """Return the results that were current at a time, of all that were written."""
+    rows = sorted((row for row in written if row.created <= end), key=lambda row: row.created)
+    return _by_figure(current_results(rows, store.states_of(rows, until=end)))
 
 
 def _versions(runs: Iterable[str]) -> dict[str, str]:

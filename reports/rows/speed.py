@@ -1,6 +1,6 @@
 """Encoding speeds from stored batches, stage by stage, when two of them can be compared, and the size of vectors.
 
-Warm-up batches are excluded (``docs/protocols.md`` §7); an encoder with only warm-up batches has no speed. Batches of
+Warm-up batches are excluded (``docs/metrics.md``); an encoder with only warm-up batches has no speed. Batches of
 one set are one observation: whatever else the machine does meanwhile slows them together.
 """
 

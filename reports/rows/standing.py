@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
+from capim.reports.elements.page import Kind
 from capim.reports.format import count, listing
 from capim.reports.rows.report_data import R1, Detail, ReportData, ShownResult, goodness, reversed_comparison
 from capim.store.current import compared_encoders, figure_of, grouped
@@ -16,6 +17,7 @@ from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, Figure, beside_chance, headline_of, planned_figures
 from capim.tasks.protocols import Protocol
+from capim.tasks.reference.changes import FigureChange, figure_changes
 from capim.tasks.statistics.decision import (
     FEW,
     BesideChance,
@@ -41,6 +43,7 @@ _SHOWN = 6  # names in one line
 MEAN = ", mean over languages"  # of the title of a task
 C = TypeVar("C", bound=Comparison)
 Chance: TypeAlias = Literal["", "not shown above chance", "below chance"]
+KINDS: Mapping[str, Kind] = {"equivalent": "equal", "undecided": "open", "better": "open", "worse": "worse"}
 
 
 class Task(NamedTuple):
@@ -180,9 +183,29 @@ def contenders(data: ReportData, corpus: str, protocol: str, metric: str) -> lis
     return [row for row in known if not at_chance(data, corpus, protocol, metric, row.encoder)]
 
 
+def stand(data: ReportData, corpus: str, protocol: str, metric: str, encoder: str) -> tuple[Kind, str]:
+    """Return what the tests say of an encoder on a task, and the best one there; empty if it is no contender."""
+    row = data.row(corpus, protocol, metric, encoder)
+    if row is None or row.value is None:
+        return "none", ""
+    if at_chance(data, corpus, protocol, metric, encoder):
+        return "chance", ""
+    best = contenders(data, corpus, protocol, metric)[0]
+    if encoder != best.encoder and (found := decision(data, corpus, protocol, metric, encoder, best.encoder)):
+        return KINDS[found.state], best.encoder
+    return "best" if row.value == best.value else "untested", best.encoder
+
+
 def counted_tasks(data: ReportData, tasks: Iterable[Task]) -> list[Task]:
     """Return those of some tasks that enter a mean over them."""
     return counted({task: {n: bool(at_chance(data, *task[:3], n)) for n in values(data, task)} for task in tasks})
+
+
+def changes(data: ReportData, tasks: Iterable[Task]) -> list[FigureChange]:
+    """Return the changes of some tasks' results since the run before, tested together; none without such a run."""
+    figures = {task[:3] for task in tasks}
+    shown = {(*figure_of(row), row.encoder): row for row in data.results if figure_of(row) in figures}
+    return figure_changes(data.before.results, shown, data.before.comparisons) if data.before else []
 
 
 def broken(data: ReportData, tasks: Sequence[Task]) -> list[str]:
@@ -392,8 +415,7 @@ def intervals_of(rows: Iterable[Any], units: str = "images") -> str:
     made = {row.interval_method: row for row in rows if row.interval_method != "none"}
     said = []
     for method, row in made.items():
-        drawn = "" if isinstance(row, Ranking) else f"({row.replicates or 0:,} draws, seed {row.seed})"
-        said.append(_PLAIN.get(method, f"{method} bootstrap {drawn}"))
+        said.append(_PLAIN.get(method, f"{method} bootstrap ({row.replicates or 0:,} draws, seed {row.seed})"))
     level = next((f"{100 * row.level:g} %" for row in made.values()), "")
     return f"{level}, {listing(said)}, over {units}" if said else "none, for the reasons next to the results"
 

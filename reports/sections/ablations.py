@@ -31,7 +31,10 @@ def section(data: ReportData) -> Section:
     """The matrix of one corpus, and the largest losses of all."""
     elsewhere = {*headings("slices"), *headings("failures"), REFERENCE}
     rows = [row for row in data.slices if row.analysis not in elsewhere and _change(row) is not None]
-    rows = [row for row in rows if row.metric == _metric(data, row) and row.protocol in mains(data, row.corpus)[:1]]
+    shown = {(row.analysis, row.protocol): row.metric for row in reversed(data.slices)}  # the first one, or R@1
+    shown |= {(row.analysis, row.protocol): R1 for row in data.slices if row.metric == R1}
+    rows = [row for row in rows if row.metric == shown[row.analysis, row.protocol]]
+    rows = [row for row in rows if row.protocol in mains(data, row.corpus)[:1]]
     corpora = [name for name in retrieval_corpora(data) if any(row.corpus == name for row in rows)]
     blocks: list[Block] = []
     if corpora:
@@ -46,12 +49,6 @@ def section(data: ReportData) -> Section:
         lead="Computed from the stored embeddings; nothing was encoded again. Points against the vectors as stored.",
         blocks=tuple(blocks),
     )
-
-
-def _metric(data: ReportData, row: Slice) -> str:
-    """The metric by which an ablation is shown: R@1, or the first one of the protocol."""
-    known = [each.metric for each in data.slices if (each.analysis, each.protocol) == (row.analysis, row.protocol)]
-    return R1 if R1 in known else known[0]
 
 
 def _change(row: Slice) -> float | None:
@@ -109,5 +106,5 @@ def _heading(analysis: str, rows: Sequence[Slice]) -> str:
 def _loss(row: Slice) -> str:
     own = detail_of(row)
     interval = show.percent_range(own.get("change_low"), own.get("change_high"))
-    heading = headings("ablations").get(row.analysis, row.analysis).lower()
-    return f"{row.encoder}, {row.corpus}: {show.points(_change(row))} with {_label(row)} ({interval}; {heading})"
+    heading = headings("ablations").get(row.analysis, row.analysis)
+    return f"{heading}: {row.encoder}, {row.corpus}: {show.points(_change(row))} with {_label(row)} ({interval})"

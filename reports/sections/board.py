@@ -8,22 +8,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import NamedTuple, TypeAlias
 
 from capim.reports import format as show
 from capim.reports.elements import words
-from capim.reports.elements.page import Board, BoardCell, BoardColumn, BoardRow, Fact, Kind, Strip, TaskCard
+from capim.reports.elements.page import Board, BoardCell, BoardColumn, BoardRow, Fact, Strip, TaskCard
 from capim.reports.elements.tables import failures_address
 from capim.reports.rows import standing
-from capim.reports.rows.choice import Choice, Placed, choose, contenders, equal_weights, overall, trained_on
-from capim.reports.rows.report_data import ReportData, detail_of, ends
-from capim.reports.rows.speed import bytes_per_image, image_rate
+from capim.reports.rows.choice import (
+    PARAMETERS,
+    UNKNOWN,
+    Choice,
+    Placed,
+    choose,
+    contenders,
+    equal_weights,
+    limits,
+    overall,
+    shared,
+    trained_on,
+)
+from capim.reports.rows.report_data import ReportData, ends
 from capim.reports.rows.standing import MEAN, Task
+from capim.store.schema import Slice
 from capim.store.schema import texts as texts_of
-from capim.store.types import EncoderSpec
+from capim.store.types import HUB, EncoderSpec
 from capim.tasks.protocols import Protocol, language_name
-from capim.tasks.reference.published import ANALYSIS as REFERENCE
+from capim.tasks.reference.changes import FigureChange, FigureKey
 
 NO_RESULT = "No headline result was evaluated, so there is no basis for a choice"
 NAMES = 3  # of contenders, before "and n more"
@@ -31,8 +43,6 @@ ZERO, END = 56.0, 66.0  # pixels of a strip: the best, and the right end
 SPANS = (8.0, 12.0, 20.0, 40.0)  # points on the left of the best that a scale can have
 SCREEN = 1368  # pixels for the table on a screen of 1,440
 MEAN_WIDTH, WIDE, NARROW, FACTS, LETTER = 112, 112, 60, 45, 7.6  # pixels of the parts of the table
-PARAMETERS = "parameters"
-UNKNOWN = ("", "unknown", "not specified")
 Facts: TypeAlias = Mapping[str, Mapping[str, Fact]]
 """Heading -> encoder -> fact."""
 _HUB = re.compile(r"(?:hf-hub:)?([\w-][\w.-]*/\w+[-.][\w.-]+)")
@@ -50,24 +60,31 @@ def board(data: ReportData) -> Board:
     margin = _margin(data)
     span = _span(data, tasks, made)
     order = _order(data, made, counted or tasks)
-    facts = _fitting(_facts(data), tasks, order)
-    columns = _columns(data, tasks, counted, order, facts)
+    facts, wide, kept = _fitting(_facts(data), tasks, order)
+    changes = standing.changes(data, tasks)
+    moved = {change.key: change for change in changes if change.significant}
+    compared = data.against_published
+    suspects = [row for row in compared.values() if row.level_name == "suspect"]
+    shown = (compared.get((*task[:3], name)) for name in order for task in tasks)
+    published = [row for row in shown if row and row not in suspects and words.against_published(row)]
     return Board(
         id="answer",
         says=_headline(data, made),
         sure=tuple(_sure(data, made, counted)),
-        suspects=tuple(_suspects(data)),
-        notes=(*_unread(data), *data.states),
+        suspects=tuple(_compared(data, suspects, "more suspect value")),
+        published=tuple(_compared(data, published, "more published value")),
+        notes=(*_since(data, changes), *_unread(data), *data.states),
         cards=tuple(_card(data, each.corpus, each.tasks) for each in found),
         of=_over(counted),
-        columns=columns,
+        columns=_columns(data, tasks, counted, wide, kept),
         facts=tuple(facts),
-        rows=tuple(_row(data, name, tasks, made, span, facts) for name in order),
+        rows=tuple(_row(data, name, tasks, made, span, facts, moved) for name in order),
         unranked=tuple(_unranked(data, made, counted, tasks)),
-        ticks=tuple((f"{_x(at, span):.0f}", show.number(at, 0)) for at in (-span, -span / 2, 0.0)),
+        ticks=tuple((f"{_x(at, span):.0f}", show.number(at, 0)) for at in (-span, 0.0)),
         margin=(f"{_x(-margin, span):.1f}", f"{_x(margin, span) - _x(-margin, span):.1f}"),
         legend="Strip: points behind the best of the column, with the interval that holds for all pairs; shaded: "
         f"within {show.count(1, 'point') if margin == 1 else f'{margin:g} points'}",
+        weighable=tuple(dict.fromkeys(task.corpus for task in weights)),
         script=_script(data, tasks, weights, margin, span),
     )
 
@@ -128,11 +145,10 @@ def _first_line(data: ReportData, made: Choice, counted: Sequence[Task]) -> str:
     if len(data.encoder_names()) == 1 or not others:
         return f"{what}: {best}." + (" No other encoder can be ranked." if len(data.encoder_names()) > 1 else "")
     if rivals:
-        values = show.listing([best, *(show.number(each.value) for each in rivals[: NAMES - 1])])
-        rest = f" and {len(rivals) - NAMES + 1} more" if len(rivals) >= NAMES else ""
+        values = show.some([best, *(show.number(each.value) for each in rivals)], most=NAMES + 1)
         said = f"none is shown to be worse than {first.encoder}" if len(rivals) > 1 else "the data cannot separate them"
         widest = min(rivals, key=lambda each: each.low or 0.0)
-        return f"{what}: {values}{rest}; {said} ({widest.encoder} could be {_points(widest.low)} worse)."
+        return f"{what}: {values}; {said} ({widest.encoder} could be {_points(widest.low)} worse)."
     if closest := next((each for each in others if each.state == "worse"), None):
         untested = [each.encoder for each in others if each.state == "not tested"]
         rest = f"; {show.some(untested)} not tested" if untested else ""
@@ -193,6 +209,29 @@ def _uncounted(made: Choice, counted: Sequence[Task]) -> list[str]:
     return [*dict.fromkeys(names)]
 
 
+def _since(data: ReportData, changes: Sequence[FigureChange]) -> list[str]:
+    """Return what differs from the state that the last run before left, in a line; none without such a state."""
+    if data.before is None:
+        return []
+    real = sorted((each for each in changes if each.significant), key=lambda each: -abs(each.difference or 0.0))
+    parts = []
+    for title, worse in (("worse", True), ("better", False)):
+        named = [_changed(data, each) for each in real if each.worse == worse]
+        parts += [f"significantly {title}: {show.some(named, most=NAMES)}"] if named else []
+    known = {encoder for *_, encoder in data.before.results}
+    new = [name for name in data.encoder_names() if name not in known]
+    parts += [f"new: {show.some(new)}"] if new else []
+    if not parts and changes:
+        parts.append("no headline result is significantly better or worse")
+    return [f"Since the run that ended {show.moment(data.before.ended)}: {'; '.join(parts)}."] if parts else []
+
+
+def _changed(data: ReportData, change: FigureChange) -> str:
+    corpus, protocol, metric, encoder = change.key
+    title = data.protocol(corpus, protocol).title.removesuffix(MEAN)
+    return f"{encoder} on {corpus}, {title} ({words.difference(data.metric(metric), change.difference)})"
+
+
 def _unread(data: ReportData) -> list[str]:
     if not (codes := standing.unread(data)):
         return []
@@ -201,19 +240,13 @@ def _unread(data: ReportData) -> list[str]:
     return [f"Languages: {nobody} significantly above chance in {names}."]
 
 
-def _suspects(data: ReportData) -> Iterator[str]:
-    """Return the values far from the published ones, in a line each, or the number of those after the third."""
-    rows = [row for row in data.slices if row.analysis == REFERENCE and row.level_name == "suspect"]
+def _compared(data: ReportData, rows: Sequence[Slice], more: str) -> Iterator[str]:
+    """Yield how values compare with published ones, a line each, and after the third how many ``more`` there are."""
     for row in rows[:NAMES]:
-        detail, of = detail_of(row), data.protocol(row.corpus, row.protocol)
-        source = detail.get("source") or row.feature
-        reason = f"; {row.reason}" if row.reason else ""
-        yield (
-            f"Suspect: {row.encoder} has {show.percent(row.value)} on {row.corpus}, {of.titled}, "
-            f"{data.metric(row.metric).label}; published are {show.percent(detail.get('published'))} ({source}){reason}"
-        )
+        task = f"{row.corpus}, {data.protocol(row.corpus, row.protocol).titled}, {data.metric(row.metric).label}"
+        yield f"{row.encoder} on {task}: {words.against_published(row)}"
     if len(rows) > NAMES:
-        yield f"Suspect: {show.count(len(rows) - NAMES, 'more value')}, under published results"
+        yield f"{show.count(len(rows) - NAMES, more)}, under published results"
 
 
 def _unranked(
@@ -351,14 +384,8 @@ def _order(data: ReportData, made: Choice, counted: Sequence[Task]) -> list[str]
 
 
 def _columns(
-    data: ReportData, tasks: Sequence[Task], counted: Sequence[Task], order: Sequence[str], facts: Facts
+    data: ReportData, tasks: Sequence[Task], counted: Sequence[Task], wide: Sequence[Task], shown: Sequence[Task]
 ) -> tuple[BoardColumn, ...]:
-    """Return the tasks as columns; of too many for a screen first the strips, then the second tasks of a corpus go."""
-    first = {task.corpus: task for task in reversed(tasks)}
-    fixed = _fixed(facts, order)
-    wide, some, every = _room(fixed, tasks)
-    most = len(tasks) if every else max(1, int((SCREEN - fixed) / NARROW))
-    kept = [*tasks] if every else [*first.values()][::-1][:most]
     return tuple(
         BoardColumn(
             corpus=task.corpus,
@@ -368,11 +395,25 @@ def _columns(
             key=f"{task.corpus}:{task.protocol}",
             measure=task.metric,
             counts=task in counted,
-            wide=wide or (some and task == first[task.corpus]),
-            shown=task in kept,
+            wide=task in wide,
+            shown=task in shown,
         )
         for task in tasks
     )
+
+
+def _fitting(facts: Facts, tasks: Sequence[Task], order: Sequence[str]) -> tuple[Facts, Sequence[Task], Sequence[Task]]:
+    """Return what a screen has space for: the facts, the tasks with strips, and the tasks that are shown at all.
+
+    Of too many tasks first the strips go, then the parameters, then the second tasks of a corpus.
+    """
+    without = {heading: of for heading, of in facts.items() if heading != PARAMETERS}
+    firsts = [*{task.corpus: task for task in reversed(tasks)}.values()][::-1]
+    ways: tuple[Sequence[Task], ...] = (tasks, firsts, ())
+    for wide, kept in product(ways, (facts, without)):
+        if _fixed(kept, order) + WIDE * len(wide) + NARROW * (len(tasks) - len(wide)) <= SCREEN:
+            return kept, wide, tasks
+    return without, (), firsts[: max(1, int((SCREEN - _fixed(without, order)) / NARROW))]
 
 
 def _fixed(facts: Facts, order: Sequence[str]) -> float:
@@ -381,29 +422,24 @@ def _fixed(facts: Facts, order: Sequence[str]) -> float:
     return LETTER * max(map(len, order)) + 14 + MEAN_WIDTH + sum(max(FACTS, LETTER * most) for most in letters)
 
 
-def _room(fixed: float, tasks: Sequence[Task]) -> tuple[bool, bool, bool]:
-    """Return whether there is room for the strips of all tasks, of the first of each corpus, and for all figures."""
-    firsts = len({task.corpus for task in tasks})
-    widths = (WIDE * len(tasks), WIDE * firsts + NARROW * (len(tasks) - firsts), NARROW * len(tasks))
-    return widths[0] + fixed <= SCREEN, widths[1] + fixed <= SCREEN, widths[2] + fixed <= SCREEN
-
-
-def _fitting(facts: Facts, tasks: Sequence[Task], order: Sequence[str]) -> Facts:
-    """Return the facts that are shown: parameters only where no strip and no task goes for them."""
-    without = {heading: of for heading, of in facts.items() if heading != PARAMETERS}
-    return facts if _room(_fixed(facts, order), tasks) == _room(_fixed(without, order), tasks) else without
-
-
 def _explained(data: ReportData, task: Task, *, counts: bool) -> str:
     title = f"{data.metric(task.metric).label}: {data.titled(task.corpus, task.protocol)}"
     return title if counts else f"{title}; it enters no mean"
 
 
-def _row(data: ReportData, name: str, tasks: Sequence[Task], made: Choice, span: float, facts: Facts) -> BoardRow:
+def _row(
+    data: ReportData,
+    name: str,
+    tasks: Sequence[Task],
+    made: Choice,
+    span: float,
+    facts: Facts,
+    moved: Mapping[FigureKey, FigureChange],
+) -> BoardRow:
     return BoardRow(
         encoder=name,
         mean=_mean(made, name, span),
-        cells=tuple(_cell(data, task, name, span) for task in tasks),
+        cells=tuple(_cell(data, task, name, span, moved.get((*task[:3], name))) for task in tasks),
         facts=tuple(of[name] for of in facts.values()),
         card=_card_address(data.specs[name]),
         about=_about(data, name),
@@ -422,7 +458,6 @@ def _mean(made: Choice, name: str, span: float) -> BoardCell:
     placed = next((each for each in made.order if each.encoder == name), None)
     if placed is None:
         return BoardCell(text=show.ABSENT, verdict=made.out.get(name, ""))
-    kinds: dict[str, Kind] = {"first": "best", "open": "open", "worse": "worse", "not tested": "untested"}
     said, strip = {"first": "highest", "not tested": "not tested"}.get(placed.state, ""), None
     if placed.difference is not None and placed.low is not None and placed.high is not None:
         strip = _strip(_Gap(placed.state, placed.difference, placed.low, placed.high), span)
@@ -431,15 +466,11 @@ def _mean(made: Choice, name: str, span: float) -> BoardCell:
     elif placed.state == "first":
         strip = Strip(low=f"{ZERO:g}", high=f"{ZERO:g}", point=f"{ZERO:g}")
     return BoardCell(
-        text=show.number(placed.value),
-        kind=kinds[placed.state],
-        verdict=said,
-        strip=strip,
-        sort=show.exact(placed.value),
+        text=show.number(placed.value), kind=placed.kind, verdict=said, strip=strip, sort=show.exact(placed.value)
     )
 
 
-def _cell(data: ReportData, task: Task, name: str, span: float) -> BoardCell:
+def _cell(data: ReportData, task: Task, name: str, span: float, moved: FigureChange | None) -> BoardCell:
     row = data.row(*task[:3], name)
     if row is None or row.value is None:
         return BoardCell(text=show.ABSENT, verdict="not evaluated" if row is None else row.reason or "no value")
@@ -447,30 +478,27 @@ def _cell(data: ReportData, task: Task, name: str, span: float) -> BoardCell:
     interval = {}
     if row.ci_low is not None and row.ci_high is not None:
         interval = {"low": words.value(metric, row.ci_low), "high": words.value(metric, row.ci_high)}
-    best = next((each.encoder for each in standing.contenders(data, *task[:3])), "")
-    weak = standing.at_chance(data, *task[:3], name)
-    kind: Kind = "chance" if weak else "best" if name == best else "untested"
-    strip: Strip | None = None
+    strip, (kind, best) = None, standing.stand(data, *task[:3], name)
     seen = task.corpus in trained_on(data, name)
-    verdict: str = weak or ("highest" if name == best else "")
-    if name == best:
+    published = data.against_published.get((*task[:3], name))
+    if kind == "best":
         strip = Strip(low=f"{ZERO:g}", high=f"{ZERO:g}", point=f"{ZERO:g}")
-    elif best:
-        gap = _gap_of(data, task, name, best)
-        kinds: dict[str, Kind] = {"worse": "worse", "equivalent": "equal", "undecided": "open", "better": "open"}
-        kind = kind if weak else kinds[gap.state] if gap else "untested"
-        against = words.verdict(metric, data.comparison(*task[:3], name, best), unit=False)
-        verdict = "; ".join(filter(None, (weak, against)))
-        strip = _strip(gap, span) if gap and not weak else None
+    elif kind != "chance" and (gap := _gap_of(data, task, name, best)):
+        strip = _strip(gap, span)
+    _, verdict = words.standing_of(data, task[:3], name, unit=False)
+    since = f"{words.difference(metric, moved.difference)} since the run before" if moved else ""
+    remarks = (verdict, _hidden(data, task, name), "trained on this corpus" * seen, since)
     return BoardCell(
         text=words.value(metric, row.value),
         **interval,
         kind=kind,
-        verdict="; ".join(filter(None, (verdict, _hidden(data, task, name), "trained on this corpus" * seen))),
+        verdict="; ".join(filter(None, remarks)),
+        published=words.against_published(published) if published else "",
         strip=strip,
         sort=show.exact(row.value if metric.higher_is_better else -row.value),
         link=failures_address(data, row),
         seen=seen,
+        moved="" if moved is None else "▼" if moved.worse else "▲",
     )
 
 
@@ -487,22 +515,13 @@ def _hidden(data: ReportData, task: Task, name: str) -> str:
 
 def _facts(data: ReportData) -> Facts:
     """Return facts about the models: heading -> encoder -> fact, without headings that have none."""
-    names, sizes, rates = data.encoder_names(), bytes_per_image(data), image_rate(data)
-    none = Fact(text=show.ABSENT)
-    dims = {name: float(spec.dim) for name, spec in data.specs.items() if name in sizes}
-    speeds = {name: speed.stages["forward"].mean for name, speed in rates.items()}
-    millions = {
-        name: float(spec.facts["parameters"]) for name, spec in data.specs.items() if "parameters" in spec.facts
-    }
-    licences = {name: spec.licence for name, spec in data.specs.items() if spec.licence.lower() not in UNKNOWN}
-    columns: Mapping[str, dict[str, Fact]] = {
-        PARAMETERS: {name: Fact(text=f"{show.significant(n)} M", sort=show.exact(n)) for name, n in millions.items()},
-        "dim": {name: Fact(text=show.number(dim, 0), sort=show.exact(dim)) for name, dim in dims.items()},
-        "per image": {name: Fact(text=show.size(size), sort=show.exact(size)) for name, size in sizes.items()},
-        "images/s": {name: Fact(text=show.significant(rate), sort=show.exact(rate)) for name, rate in speeds.items()},
-        "licence": {name: Fact(text=text) for name, text in licences.items()},
-    }
-    return {heading: {name: of.get(name, none) for name in names} for heading, of in columns.items() if of}
+    found: dict[str, dict[str, Fact]] = {}
+    for each in limits(data):
+        sorts = {name: "" if each.levels else show.exact(value) for name, value in each.values.items()}
+        known = {name: Fact(text=text, sort=sorts.get(name, "")) for name, text in each.texts.items()}
+        if known:
+            found[each.heading] = {name: known.get(name, Fact(text=show.ABSENT)) for name in data.encoder_names()}
+    return found
 
 
 def _card_address(spec: EncoderSpec) -> str:
@@ -520,7 +539,7 @@ def _card_address(spec: EncoderSpec) -> str:
     if (link := str(spec.facts.get("link", ""))).startswith(("https://", "http://")):
         return link
     found = _HUB.fullmatch(spec.checkpoint)
-    return f"https://huggingface.co/{found[1]}" if found and spec.has_weights else ""
+    return f"{HUB}{found[1]}" if found and spec.has_weights else ""
 
 
 def _margin(data: ReportData) -> float:
@@ -532,8 +551,7 @@ def _script(
     data: ReportData, tasks: Sequence[Task], weights: Mapping[Task, float], margin: float, span: float
 ) -> dict[str, object]:
     """Return values, chance and tests of all pairs by their places in ``names`` and ``tasks``."""
-    names = data.encoder_names()
-    pairs = []
+    names, pairs = data.encoder_names(), []
     for task in tasks:
         of = {}
         for (i, a), (j, b) in combinations(enumerate(names), 2):
@@ -543,18 +561,10 @@ def _script(
     scale = {task: 100.0 if data.metric(task.metric).unit == "percent" else 1.0 for task in tasks}
     return {
         "names": names,
+        "shared": shared(data),
         "margin": margin,
         "span": span,
-        "tasks": [
-            {
-                "key": f"{task.corpus}:{task.protocol}",
-                "corpus": task.corpus,
-                "title": task.title,
-                "weight": weights.get(task, 0.0),
-                "percent": task in weights,
-            }
-            for task in tasks
-        ],
+        "tasks": [{"corpus": task.corpus, "title": task.title, "weight": weights.get(task, 0.0)} for task in tasks],
         "values": [
             [None if (v := standing.values(data, task).get(name)) is None else scale[task] * v for name in names]
             for task in tasks

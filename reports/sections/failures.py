@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 
 from capim.reports import format as show
 from capim.reports.elements.page import Answer, Block, Case, Cell, Filter, Gallery, Hit, Section, Table
-from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts, value
+from capim.reports.elements.tables import absent, anchor, counted, link, numbers, pivot, texts, value
 from capim.reports.rows import standing
 from capim.reports.rows.choice import best_first, overall
 from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, Totals, map_key
 from capim.reports.rows.report_data import R1, WITHOUT, ReportData, detail_of
+from capim.reports.rows.standing import Task
 from capim.reports.sections.slices import encoder_order, slice_cell
 from capim.store.current import grouped
 from capim.store.row_types import rows_in
@@ -34,7 +35,6 @@ from capim.store.schema import (
     Pair,
     Quadruple,
 )
-from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol
 
 R = TypeVar("R")
@@ -50,6 +50,7 @@ FILTERS = {
     "ambiguous": "Ambiguous by",
 }
 DIRECTIONS = ("t2i", "i2t")  # in which another item can be judged to be right, too
+_CAUSES = {ANNOTATION: "another annotation", AGREEMENT: "agreement of encoders (a suspicion)"}
 SOURCES = {"same words": "it has a caption with the same words", "same picture": "it is the same picture"}
 
 
@@ -69,8 +70,7 @@ def section(data: ReportData) -> Section:
 
 def _missed(data: ReportData) -> Table:
     """Return the fraction of queries each encoder misses by task, marked where not significantly above chance."""
-    every = reversed(standing.headline_tasks(data))
-    tasks = {(task.corpus, Protocol.of(task.protocol).direction): task for task in every}
+    tasks = _tasks(data)
     totals = [total for total in data.totals if total.queries]
 
     def cell(name: str, total: Totals) -> Cell:
@@ -92,6 +92,12 @@ def _missed(data: ReportData) -> Table:
     ]
     title, note = "Missed queries, percent", "Missed: something scores above the best relevant item."
     return replace(pivot("missed", title, best_first(data), texts("Encoder", str), *columns, note=note), matrix=True)
+
+
+def _tasks(data: ReportData) -> dict[tuple[str, str], Task]:
+    """Return the first headline task of every corpus and direction."""
+    every = reversed(standing.headline_tasks(data))
+    return {(task.corpus, Protocol.of(task.protocol).direction): task for task in every}
 
 
 def _ambiguous(data: ReportData, corpus: str) -> Table | None:
@@ -151,10 +157,10 @@ def _gallery(data: ReportData) -> Gallery:
         options = values if name in ("kind", "corpus", "direction") else sorted(values)  # those as they were selected
         if len(options) > (name in ("corpus", "direction", "language")):
             filters.append(Filter(name=name, label=label, options=tuple(options)))
-    queries = show.number(sum(total.queries for total in data.totals), 0)
+    queries, tasks = show.number(sum(total.queries for total in data.totals), 0), _tasks(data)
     wanted, lead = _telling(data)
     counts = {task.corpus for task in standing.counted_tasks(data, standing.headline_tasks(data))}
-    fitting = [case for case in cases if all(name in case.tags[tag] for tag, name in wanted.items())]
+    fitting = [case for case in cases if wanted and all(name in case.tags[tag] for tag, name in wanted.items())]
     fitting = sorted(_spread(fitting), key=lambda case: counts.isdisjoint(case.tags["corpus"]))
     return Gallery(
         id="cases",
@@ -164,11 +170,18 @@ def _gallery(data: ReportData) -> Gallery:
         first=tuple(case.id for case in fitting[:FIRST]),
         wanted=wanted,
         lead=lead,
-        totals=tuple(vars(total) | {"direction": DIRECTION_TITLES[total.direction]} for total in data.totals),
+        totals=tuple(_total(total, tasks.get((total.corpus, total.direction))) for total in data.totals),
+        serve=data.serve,
         note="Selected by a fixed rule: of every corpus and direction the hardest queries that all encoders miss, "
         "those that one misses and others find, ties, and near misses; one per image. Scores are cosines, or MaxSim "
         "sums for multi-vector encoders. The choice of filters is in the address of the page, which can be sent.",
     )
+
+
+def _total(total: Totals, task: Task | None) -> dict[str, object]:
+    """Return the numbers of a task as the page's script reads them, with the task's address in `capim serve`."""
+    address = link("/queries", corpus=task.corpus, protocol=task.protocol) if task else ""
+    return {**vars(total), "direction": DIRECTION_TITLES[total.direction], "address": address}
 
 
 def _telling(data: ReportData) -> tuple[dict[str, str], str]:
@@ -206,8 +219,7 @@ def case_of(data: ReportData, query: SelectedQuery, number: int) -> Case:
         ranked.encoder: data.ambiguous.get((query.corpus, query.protocol, ranked.encoder, query.query_id), {})
         for ranked in query.lists
     }
-    labels = ANALYSES[AMBIGUOUS].labels.items()
-    ambiguous = tuple(words for cause, words in labels if any(cause in of for of in causes.values()))
+    ambiguous = tuple(words for cause, words in _CAUSES.items() if any(cause in of for of in causes.values()))
     return Case(
         id=f"case-{number}",
         query=text,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from capim.reports.elements import words
-from capim.reports.elements.page import Cell, Mark, Section, Table
-from capim.reports.elements.tables import absent, numbers, pivot, result_cell, texts
+from capim.reports.elements.page import Cell, Section, Table
+from capim.reports.elements.tables import numbers, pivot, result_cell, texts
 from capim.reports.rows import standing
 from capim.reports.rows.report_data import R1, ReportData
 from capim.tasks.protocols import Protocol, language_id, language_name
@@ -39,7 +38,10 @@ def matrix(data: ReportData, corpus: str, way: str) -> Table:
     names = list(dict.fromkeys([*ranked, *data.encoder_names(corpus)]))
 
     def cell(name: str, code: str) -> Cell:
-        return matrix_cell(data, corpus, language_id("t2i", code, way), R1, name)
+        figure = corpus, language_id("t2i", code, way), R1
+        made = result_cell(data, figure, name)
+        shaded = made.sort and made.state != "chance"
+        return replace(made, shade=str(min(9, int(10 * float(made.sort))))) if shaded else made
 
     title = f"{corpus}, text → image, R@1, percent" + f" ({way})" * (len(standing.translators(data, corpus)) > 1)
     note = "Bold: highest, or not shown to be worse than it. Beside it: the interval."
@@ -51,20 +53,3 @@ def matrix(data: ReportData, corpus: str, way: str) -> Table:
         of = [numbers(name, partial(cell, name)) for name in names]
         made = pivot(id_, title, codes, texts("Language", language_name), *of, note=note)
     return replace(made, matrix=True)
-
-
-def matrix_cell(data: ReportData, corpus: str, protocol: str, metric: str, name: str) -> Cell:
-    """A result as a cell of a matrix: shaded by its value, marked by what the tests say against the best."""
-    row = data.row(corpus, protocol, metric, name)
-    if row is None or row.value is None:
-        return absent("not evaluated" if row is None else row.reason or "no value")
-    weak = standing.at_chance(data, corpus, protocol, metric, name)
-    best = next((each.encoder for each in standing.contenders(data, corpus, protocol, metric)), "")
-    found = standing.decision(data, corpus, protocol, metric, name, best) if best and name != best else None
-    contends = name == best or (found is not None and found.state != "worse")
-    mark: Mark = "bad" if weak else "best" if contends else ""
-    verdict = words.verdict(data.metric(metric), data.comparison(corpus, protocol, metric, name, best))
-    said = weak or ("highest" if name == best else verdict)
-    made = result_cell(data, row, mark=mark, state="chance" if weak else "")
-    shade = "" if weak else str(min(9, max(0, int(10 * row.value))))
-    return replace(made, title=f"{said}; {made.title}", shade=shade)

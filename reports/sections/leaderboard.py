@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from capim.reports import format as show
 from capim.reports.elements import tables, words
-from capim.reports.elements.page import Cell, Picker, Section, Table, Text
+from capim.reports.elements.page import Cell, Evidence, Picker, Section, Table
 from capim.reports.rows.report_data import R1, ReportData, without_paths
 from capim.reports.rows.standing import MEAN, conclusions, headline_tasks, intervals_of
 from capim.store.sets.matching import NOT_VERIFIED, POSITION
@@ -25,13 +25,13 @@ def section(data: ReportData) -> Section:
         for corpus in dict.fromkeys([*(each.corpus for each in conclusions(data)), *data.corpus_names()])
         for label, table in [*_by_protocol(data, corpus), *_by_metric(data, corpus)]
     ]
-    notes = [text for corpus in data.corpus_names() for text in _not_verified(data, corpus)]
+    notes = tuple(text for corpus in data.corpus_names() for text in _not_verified(data, corpus))
     return Section(
         id="leaderboard",
         title="All results",
         blocks=(
             *((Picker(id="figures", caption="Every result", views=tuple(views)),) if views else ()),
-            *(Text(text=text) for text in notes),
+            *((Evidence(lines=notes),) if notes else ()),
         ),
     )
 
@@ -41,11 +41,11 @@ def _by_protocol(data: ReportData, corpus: str) -> list[tuple[str, Table]]:
     first = [*dict.fromkeys(task.protocol for task in headline_tasks(data, corpus))]
     order = [*first, *headlines(data, corpus), *PROTOCOLS, *data.protocols(corpus)]
     ids = [id_ for id_ in dict.fromkeys(order) if id_ in data.protocols(corpus)]
-    return [(data.titled(corpus, id_), _table(data, corpus, id_, _metrics(data, corpus, id_))) for id_ in ids]
+    return [(data.titled(corpus, id_), _table(data, corpus, id_, metrics_of(data, corpus, id_))) for id_ in ids]
 
 
-def _metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
-    """The metrics of a protocol: those of the leaderboard, then the others in the order of the table of metrics."""
+def metrics_of(data: ReportData, corpus: str, protocol: str) -> list[str]:
+    """Return the metrics of a protocol: those of the leaderboard, then the others in the order of their table."""
     stored = {row.metric for row in data.of(corpus, protocol)}
     known = [name for name in METRICS if name in stored]
     return [*dict.fromkeys([*shown_metrics(data, corpus, protocol), *known, *sorted(stored)])]
@@ -62,10 +62,12 @@ def _table(data: ReportData, corpus: str, protocol: str, metrics: Sequence[str])
     ties = [row for row in ranked if (row.tie_share or 0) > 0]
     if ties:
         columns.append(_ties(data, corpus, protocol, metrics[0]))
-    of_metrics = (data.ranked(corpus, protocol, metric) for metric in metrics)
-    chances = [next((row.chance for row in rows if row.chance is not None), None) for rows in of_metrics]
-    chance = [Cell(text="chance", mark="muted"), *(tables.value(c, show.percent(c), mark="muted") for c in chances)]
-    chance += [tables.absent()] * bool(ties)
+    chances = []
+    for metric in metrics:
+        known = (row.chance for row in data.ranked(corpus, protocol, metric) if row.chance is not None)
+        value = next(known, None)
+        chances.append(tables.value(value, words.value(data.metric(metric), value), mark="muted"))
+    chance = [Cell(text="chance", mark="muted"), *chances, *[tables.absent()] * bool(ties)]
     units = "queries" if Protocol.of(protocol).kind == "judged" else "images"
     n = show.count(ranked[0].n_queries, "query", "queries") if ranked else ""
     about = data.protocol(corpus, protocol)
@@ -75,7 +77,7 @@ def _table(data: ReportData, corpus: str, protocol: str, metrics: Sequence[str])
         _encoders(data, corpus, protocol, metrics),
         tables.texts("Encoder", lambda name: _identity(data, name)),
         *columns,
-        extra_rows=[chance] if any(each is not None for each in chances) else [],
+        extra_rows=[chance] if any(each.sort for each in chances) else [],
         note=f"{n}. {about.description}. Percent where a metric is a share. Intervals: {intervals_of(ranked, units)}.",
     )
 

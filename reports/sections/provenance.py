@@ -9,15 +9,14 @@ from operator import itemgetter
 
 from capim.reports import format as show
 from capim.reports.elements import words
-from capim.reports.elements.page import Block, Cell, Mark, Section, Table, Text
-from capim.reports.elements.tables import estimate, measures, metrics, numbers, pivot, texts
-from capim.reports.rows.report_data import ReportData, detail_of, goodness, without_paths
+from capim.reports.elements.page import Block, Cell, Evidence, Mark, Section, Table
+from capim.reports.elements.tables import measures, metrics, numbers, pivot, texts
+from capim.reports.rows.report_data import ReportData, goodness, without_paths
 from capim.store.current import figure_of, grouped
 from capim.store.row_types import rows_in
 from capim.store.schema import Published, Run, Skipped, Slice
 from capim.store.sets.importing import matched_text
 from capim.store.types import MODALITIES, EncoderSpec
-from capim.tasks.protocols import Protocol
 from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
 VERDICTS: dict[str, Mark] = {"suspect": "bad", "other protocol": "warn", "reproduced": "good"}  # in this order
@@ -29,7 +28,7 @@ def section(data: ReportData) -> Section:
     optional = (_sets(data), _imports(data), _runs(data), _configurations(data), _versions(data))
     blocks: list[Block] = [corpora(data), encoders(data), *(table for table in optional if table.rows)]
     if data.left_out:
-        blocks.append(Text(text=f"Left out of this report: {'; '.join(data.left_out)}."))
+        blocks.append(Evidence(lines=(f"Left out of this report: {'; '.join(data.left_out)}.",)))
     return Section(
         id="provenance",
         title="Provenance",
@@ -177,18 +176,16 @@ def _configurations(data: ReportData) -> Table:
 
 
 def _versions(data: ReportData) -> Table:
-    """Library versions of the batches and runs."""
-    stored = (
-        json.loads(versions or "{}")
-        for versions in {*(run.versions for run in data.runs), *(batch.versions for batch in data.batches)}
-    )
-    pairs = {(library, str(version)) for of in stored for library, version in of.items()}
+    """Library versions of the batches and runs, and the machines of the runs."""
+    of_runs = (text for run in data.runs for text in (run.versions, run.machine))
+    stored = (json.loads(text or "{}") for text in {*of_runs, *(batch.versions for batch in data.batches)})
+    pairs = {(name, str(value)) for of in stored for name, value in of.items()}
     return pivot(
         "versions",
-        "Libraries",
+        "Libraries and machines",
         sorted(grouped(sorted(pairs), itemgetter(0)).items()),
-        texts("Library", lambda of: of[0]),
-        texts("Version", lambda of: ", ".join(version for _, version in of[1])),
+        texts("Name", lambda of: of[0]),
+        texts("Version or size", lambda of: ", ".join(value for _, value in of[1])),
     )
 
 
@@ -238,38 +235,21 @@ def _of_others(data: ReportData) -> Table:
     )
 
 
-def _source(row: Slice) -> str:
-    return str(detail_of(row).get("source") or row.feature)
-
-
 def _published(data: ReportData, rows: list[Slice]) -> Table:
     def place(row: Slice) -> tuple[object, ...]:
         place = (*VERDICTS, row.level_name).index(row.level_name)
         return place, row.corpus, row.encoder, row.protocol, row.metric
 
-    def task(row: Slice) -> str:
-        published = detail_of(row).get("published_protocol") or row.protocol
-        other = f"; published: {Protocol.of(published).titled}" if published != row.protocol else ""
-        return f"{data.titled(row.corpus, row.protocol)}{other}"
-
-    def difference(row: Slice) -> float | None:
-        figure = detail_of(row).get("published")
-        return None if figure is None or row.value is None else row.value - figure
-
-    def verdict(row: Slice) -> Cell:
-        return Cell(text=row.level_name, mark=VERDICTS.get(row.level_name, ""), title=row.reason or "")
+    def compared(row: Slice) -> Cell:
+        return Cell(text=words.against_published(row), mark=VERDICTS.get(row.level_name, ""))
 
     return pivot(
         "gate-figures",
-        "Results here and published results, percent",
+        "Results here and published results",
         sorted(rows, key=place),
         texts("Encoder", lambda r: r.encoder),
         texts("corpus", lambda r: r.corpus),
-        texts("task", task),
+        texts("task", lambda r: data.titled(r.corpus, r.protocol)),
         metrics(lambda r: data.metric(r.metric)),
-        numbers("here", lambda r: estimate(data.metric(r.metric), r)),
-        measures("published", lambda r: detail_of(r).get("published"), show.percent),
-        measures("difference", difference, show.points, explain="Percentage points"),
-        texts("verdict", verdict),
-        texts("source", _source),
+        texts("compared", compared),
     )

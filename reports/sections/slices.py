@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from capim.reports import format as show
 from capim.reports.elements import words
-from capim.reports.elements.page import Block, Cell, Evidence, Section, Table, Text
+from capim.reports.elements.page import Block, Cell, Evidence, Section, Table
 from capim.reports.elements.tables import absent, anchor, estimate, numbers, pivot, texts
 from capim.reports.rows import standing
 from capim.reports.rows.choice import best_first
@@ -21,7 +21,7 @@ from capim.reports.rows.report_data import ReportData, of_package
 from capim.reports.sections.leaderboard import pair_protocols, sliced
 from capim.store.current import figure_of
 from capim.store.schema import Slice
-from capim.tasks.analyses.table import headings, looks_of
+from capim.tasks.analyses.table import headings, worst_tables
 from capim.tasks.protocols import Protocol
 from capim.tasks.statistics.decision import ALPHA
 
@@ -50,7 +50,7 @@ def section(data: ReportData) -> Section:
         lacking = sorted(id_ for id_ in _protocols(data, corpus) if id_ not in found)
         if found and lacking:
             command = f"capim analyse --corpora {corpus} --protocols {lacking[0]}"
-            blocks.append(Text(text=f"{corpus}: no slices of {show.some(lacking)} ({command})."))
+            blocks.append(Evidence(lines=(f"{corpus}: no slices of {show.some(lacking)} ({command}).",)))
     return Section(id="slices", title="Slices", blocks=tuple(blocks))
 
 
@@ -63,9 +63,10 @@ def _parts(data: ReportData) -> dict[Part, dict[str, Slice]]:
     """The parts of the headline tasks with an interval, by encoder; without encoders at chance on the task."""
     tasks = {task[:3] for task in standing.headline_tasks(data)}
     parts: dict[Part, dict[str, Slice]] = {}
+    worst = worst_tables()
     for row in data.slices:
-        key, level, looks = figure_of(row), row.level_name, looks_of(row.analysis)
-        shown = "part" in looks and level != "difference" and (level != "without" or "absence" in looks)
+        key, level = figure_of(row), row.level_name
+        shown = row.analysis in worst and level != "difference" and (level != "without" or worst[row.analysis])
         known = key in tasks and shown and row.value is not None and row.ci_low is not None
         if known and not standing.at_chance(data, *key, row.encoder):
             named = {"with": row.feature, "without": f"without {row.feature}"}
@@ -120,7 +121,7 @@ def _of_packages(data: ReportData) -> Iterator[Table]:
         columns = [numbers(name, partial(cell, encoder=name)) for name in names]
         title = f"{headings('slices')[analysis]}{of_package(rows)} · {corpus}"
         note = f"{data.protocol(corpus, protocol).title}, {data.metric(metric).label}"
-        parts, name = dict.fromkeys(part for part, _ in of), anchor("slices", analysis, corpus, protocol)
+        parts, name = dict.fromkeys(part for part, _ in of), anchor("slices", analysis, *figure_of(rows[0]))
         yield pivot(name, title, [*parts], texts("Slice", str), *columns, note=note)
 
 

@@ -1,29 +1,23 @@
-"""Quality and cost: the mean against speed or size, the throughput of every stage, the cost of a million images."""
+"""Quality and cost: the mean against speed or size, and the throughput of every stage."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from capim.reports import format as show
 from capim.reports.elements.drawings import Marked, over_cost
-from capim.reports.elements.page import Block, Cell, Chart, Kind, Section, Table
+from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
 from capim.reports.rows.choice import overall
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.speed import STAGES, Speed, bytes_per_image, image_rate, speeds
-from capim.reports.sections.tests import point
-
-MILLION = 1_000_000
-SIZE = "The vectors of an image: their mean number, times components, times bytes of a stored component"
 
 
 def section(data: ReportData) -> Section:
-    """The chart, and two folded tables over all corpora with timed batches."""
+    """The chart, and a folded table over all corpora with timed batches."""
     measured = speeds(data)
     chart = quality_over_cost(data)
     blocks: list[Block] = [chart] if chart else []
     if measured:
-        blocks += [replace(table, folded=table.caption) for table in (_stages(measured), _projection(data))]
+        blocks.append(_stages(measured))
     return Section(id="cost", title="Cost", blocks=tuple(blocks))
 
 
@@ -53,6 +47,7 @@ def _stages(measured: list[Speed]) -> Table:
         texts("device", lambda s: s.device, group="setting"),
         note="Items per second: the median over the batches of a corpus, without the warm-up, and over corpora the "
         "geometric mean, with the lowest and the highest corpus. Each stage is timed by itself; they run in parallel.",
+        folded="Throughput of every stage",
     )
 
 
@@ -63,22 +58,6 @@ def _rate(speed: Speed, stage: str) -> Cell:
     low, high = min(rate.by_corpus.values()), max(rate.by_corpus.values())
     span = show.span(low, high, 0 if low >= 100 else 1) if low != high else ""
     return value(rate.mean, show.significant(rate.mean), note=span)
-
-
-def _projection(data: ReportData) -> Table:
-    rates, sizes = image_rate(data), bytes_per_image(data)
-    seconds = {name: MILLION / speed.stages["forward"].mean for name, speed in rates.items()}
-    stored = {name: MILLION * size for name, size in sizes.items()}
-    return pivot(
-        "throughput-projection",
-        "Cost of an index",
-        sorted({*rates, *sizes}),
-        texts("Encoder", str),
-        measures("bytes/image", sizes.get, show.size, explain=SIZE),
-        measures("time", seconds.get, show.duration, group="1M images, projected"),
-        measures("storage", stored.get, show.size, group="1M images, projected"),
-        note="Projected: the measured forward rate and bytes per image, times a million; not measured at that size.",
-    )
 
 
 def quality_over_cost(data: ReportData) -> Chart | None:
@@ -93,7 +72,6 @@ def quality_over_cost(data: ReportData) -> Chart | None:
     names = [name for name in placed if name in costs]
     if len({costs[name] for name in names}) < 2:
         return None
-    kinds: dict[str, Kind] = {"first": "best", "open": "open", "worse": "worse", "not tested": "untested"}
 
     def cost(name: str) -> str:
         return f"{show.significant(costs[name])} images/s" if fast else f"{show.size(costs[name])} per image"
@@ -101,7 +79,7 @@ def quality_over_cost(data: ReportData) -> Chart | None:
     points = []
     for name in names:
         of = placed[name]
-        points.append(Marked(name, kinds[of.state], of.value, of.value, of.value, show.number(of.value), costs[name]))
+        points.append(Marked(name, of.kind, of.value, of.value, of.value, show.number(of.value), costs[name]))
     best = pareto([(costs[name] * (1 if fast else -1), placed[name].value) for name in names])
     unbeaten = show.listing([name for name, on_it in zip(names, best, strict=True) if on_it], "or")
     claim = f" No other encoder is both {'faster' if fast else 'smaller'} and better than {unbeaten}, as measured."
@@ -112,7 +90,6 @@ def quality_over_cost(data: ReportData) -> Chart | None:
         title=f"Mean over the tasks against {'speed' if fast else 'size'}",
         alt=f"Mean over the tasks, percent, over {'images per second' if fast else 'bytes per image'}. {by_point}",
         svg=over_cost(points, "images per second" if fast else "bytes per image", "mean, percent"),
-        points=tuple(point(each, "percent") for each in points),
         note=f"Up and to the {'right' if fast else 'left'} is better.{claim}{devices}",
     )
 

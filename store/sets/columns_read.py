@@ -23,7 +23,15 @@ CAPTIONS, TEXTS = "captions, right or wrong ones", "texts"
 NO_OPTION = "no option reads it: keep in the file only the rows that should count"
 NEGATIVE = re.compile(r"neg|foil|false|wrong|incorrect|distract", re.IGNORECASE)
 """In names of columns of wrong captions."""
-SPLIT = re.compile(r"(re|mini)?(train|val|dev|test|eval)\w{0,8}", re.IGNORECASE)
+SPLIT = re.compile(r"(re|mini)?(train|val|dev|test|eval)\w{0,8}|held[-_ ]?out", re.IGNORECASE)
+_OF_CAPTIONS = re.compile(f"{NEGATIVE.pattern}|caption|sentence|descri|^text$", re.IGNORECASE)
+_OF_SPLITS = re.compile(r"split|subset|partition|fold|is_?(train|val|test)", re.IGNORECASE)  # names of columns
+_OF_GRADES = re.compile(r"label|grade|relevan|judg|rating", re.IGNORECASE)
+_VERDICT = re.compile(
+    r"true|false|yes|no|(accept|reject|ignor|approv)(e|ed)?|(in)?(valid|correct)|right|wrong|good|bad|pass|fail(ed)?|"
+    r"success|(ir)?relevant|exact|partial|substitute|complement",
+    re.IGNORECASE,
+)
 _CODE, _NAME = re.compile(r"[a-z]{2,3}([-_]\w{2,8})*", re.IGNORECASE), re.compile(r"[^\W\d_]{4,12}( \(?[^\W\d_]+\)?)?")
 _MOST = 64  # different cells of a column that are kept, and rows that are compared
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -98,17 +106,18 @@ def _kind(column: str, cells: list[str], rows: list[Row], read: Names, language:
     """Return the kind of a column by its distinct cells and the first rows; empty if it is not notable."""
     texts = [(text, row) for row in rows if (text := _text(row.get(column)))]
     several, numbers = len(cells) > 1, [float(cell) for cell in cells if is_number(cell)]
-    if several and all(map(SPLIT.fullmatch, cells)):
+    if several and (all(map(SPLIT.fullmatch, cells)) or (_OF_SPLITS.fullmatch(column) and len(cells) < len(texts))):
         return SPLITS
     if len(numbers) == len(cells):  # whole numbers that count rows, or the rows of each item, are no grades
         counted = all(float(one[0]) in (float(before[0]) + 1, numbers[0]) for before, one in pairwise(texts))
         counted = len(cells) > 2 and all(map(float.is_integer, numbers)) and (counted or len(cells) == len(rows))
         return GRADES if several and not counted and min(numbers) >= -2 and max(numbers) <= 10 else ""
     n_alike = sum(any(_alike(text, _text(row.get(name))) for name in read) for text, row in texts)
-    if 2 * n_alike > len(texts) or (NEGATIVE.search(column) and any(" " in text for text in cells)):
+    if 2 * n_alike > len(texts) or (_OF_CAPTIONS.search(column) and any(" " in text for text in cells)):
         return CAPTIONS
     codes = [*filter(None, map(_language, cells))]
-    if several and {cell.casefold() for cell in cells} in ({"true", "false"}, {"yes", "no"}):
+    letters = _OF_GRADES.search(column) and all(len(cell) == 1 and cell.isalpha() for cell in cells)  # E, S, C, I
+    if several and (letters or all(map(_VERDICT.fullmatch, cells))):
         return GRADES
     if 4 * len(codes) >= 3 * len(cells):
         return TONGUES if {*codes} != {language} else ""

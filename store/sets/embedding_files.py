@@ -36,11 +36,11 @@ from capim.store.files import existing_file, reading, replacing
 from capim.store.forms import FORMS, renamed
 from capim.store.schema import texts
 from capim.store.sets.columns_read import tell
-from capim.store.sets.rows import StoredRows, joined
+from capim.store.sets.rows import ROWS_AT_ONCE, StoredRows
 from capim.store.sets.vector_files import COLUMN_TYPES, WHOLE, chosen_array, ids_beside, mapped, read_contents, side_of
 from capim.store.sets.writing import UNIT_TOLERANCE, Block
 from capim.store.types import Embeddings, EncoderSpec, Modality, VectorKind
-from capim.store.vectors import offsets_of
+from capim.store.vectors import offsets_of, positions_within
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
 """Suffixes of the formats in which vectors are written."""
@@ -75,23 +75,14 @@ class EmbeddingFile:
         """Return `single` where an item has one vector, else `multi`."""
         return "single" if self.offsets is None else "multi"
 
-    def only(self, kept: NDArray[np.bool_]) -> EmbeddingFile:
-        """Some of the items; ``kept`` has shape ``(n,)``."""
-        columns = {name: column[kept] for name, column in self.columns.items()}
+    def take(self, items: NDArray[np.integer]) -> EmbeddingFile:
+        """Return some of the items, by their positions here."""
+        columns = {name: column[items] for name, column in self.columns.items()}
         if self.offsets is None:
-            return EmbeddingFile(values=self.values[kept], columns=columns)
-        counts = np.diff(self.offsets)
-        values = self.values[np.repeat(kept, counts)]
-        return EmbeddingFile(values=values, offsets=offsets_of(counts[kept]), columns=columns)
-
-    def part(self, start: int, stop: int) -> EmbeddingFile:
-        """Items ``start`` to ``stop`` (exclusive), as a view."""
-        columns = {name: column[start:stop] for name, column in self.columns.items()}
-        if self.offsets is None:
-            return EmbeddingFile(values=self.values[start:stop], columns=columns)
-        offsets = self.offsets[start : min(stop, len(self)) + 1]
-        values = self.values[offsets[0] : offsets[-1]]
-        return EmbeddingFile(values=values, offsets=offsets - offsets[0], columns=columns)
+            return EmbeddingFile(values=self.values[items], columns=columns)
+        counts = self.offsets[items + 1] - self.offsets[items]
+        rows = positions_within(counts) + np.repeat(self.offsets[items], counts)
+        return EmbeddingFile(values=self.values[rows], offsets=offsets_of(counts), columns=columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +94,7 @@ class EmbeddingParts:
         columns: Name -> cells that may be ids, ``n`` each.
         first: Its first items, without values where there are none; all parts have their form.
         array: The name of the array of vectors.
-        names: All columns, where there are others than these.
+        names: All columns and arrays, by the names of their roles.
         available: Its columns and arrays by the names that the file has.
         read: Yields the items in the order of the file, at most so many at a time.
     """
@@ -112,9 +103,9 @@ class EmbeddingParts:
     columns: Mapping[str, Sequence[object]]
     first: EmbeddingFile
     read: Callable[[int], Iterator[EmbeddingFile]]
-    array: str = ""
-    names: Sequence[str] = ()
-    available: Sequence[str] = ()
+    array: str
+    names: Sequence[str]
+    available: Sequence[str]
 
 
 def open_embedding_file(
@@ -150,21 +141,30 @@ def open_embedding_file(
             raise ValueError(f"no array {name!r}; it has {', '.join(arrays)}")
         name = name or chosen_array(arrays, modality, n_items)
         contents = _of_named(arrays, name)
+        n = len(contents)
+        own = {key: cells for key, cells in columns.items() if len(cells) == n and side_of(key) in (None, modality)}
+        alone = len(columns) == 1 and len({*map(side_of, arrays)} - {None}) < 2
+        strict = {key: cells for key, cells in columns.items() if key == "ids" or alone}
+        _refuse_faults(path, contents, strict)
         if contents.offsets is not None and path.suffix != ".npy":
             mask = FORMS["vectors"].find("mask", arrays)
-            contents = _without_padding(path, contents, None if mask is None else arrays[mask])
-    n = len(contents)
-    own = {key: cells for key, cells in columns.items() if len(cells) == n and side_of(key) in (None, modality)}
-    strict = {key: cells for key, cells in columns.items() if key == "ids" or len(columns) == 1}
-    _refuse_faults(path, contents, strict)
+            contents = _without_padding(path, contents, contents.offsets, None if mask is None else arrays[mask])
 
     def read(n_items: int) -> Iterator[EmbeddingFile]:
         for start in range(0, n, n_items):
             # a map of the file for each part: pages read through a map count as memory until it is gone
             again = _of_named({name: mapped(path)}, name) if path.suffix == ".npy" else contents
-            yield again.part(start, start + n_items)
+            yield again.take(np.arange(start, min(start + n_items, n)))
 
-    return EmbeddingParts(n=n, columns=own, first=contents.part(0, 1), read=read, array=name, available=available)
+    return EmbeddingParts(
+        n=n,
+        columns=own,
+        first=contents.take(np.arange(min(n, 1))),
+        read=read,
+        array=name,
+        names=[*role_of.values()],
+        available=available,
+    )
 
 
 def _refuse_faults(path: Path, contents: EmbeddingFile, ids: Mapping[str, Sequence[object]] | None = None) -> None:
@@ -205,7 +205,9 @@ def _of_named(arrays: Mapping[str, NDArray[Any]], name: str) -> EmbeddingFile:
     return EmbeddingFile(values=values, offsets=offsets, columns=others)
 
 
-def _without_padding(path: Path, file: EmbeddingFile, mask: NDArray[Any] | None) -> EmbeddingFile:
+def _without_padding(
+    path: Path, file: EmbeddingFile, offsets: NDArray[np.int64], mask: NDArray[Any] | None
+) -> EmbeddingFile:
     """The vectors that are not padding, by the mask of the file; without one, zero vectors at the end of an item are.
 
     An item of nothing but zeros stays, and is a fault of its own.
@@ -213,9 +215,6 @@ def _without_padding(path: Path, file: EmbeddingFile, mask: NDArray[Any] | None)
     Raises:
         ValueError: The mask has not one entry for each vector.
     """
-    offsets = file.offsets
-    if offsets is None or offsets[0] != 0 or offsets[-1] != len(file.values) or (np.diff(offsets) < 0).any():
-        return file  # _refuse_faults reports the error
     owners = np.repeat(np.arange(len(file)), np.diff(offsets))
     if mask is not None and mask.size != len(file.values):
         raise ValueError(
@@ -300,20 +299,19 @@ def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:
 # --- Files of embeddings as blocks for the store: in the order of the file, with unit norm.
 
 
-_ROWS = {"single": 8192, "multi": 64}
-
-
 def blocks_of(
     file: EmbeddingParts, positions: NDArray[np.integer], spec: EncoderSpec
 ) -> Iterator[tuple[Block, NDArray[np.floating]]]:
     """Blocks of the items in the order of the file, each with its unit vectors in the precision of the file."""
     start = 0
-    for part in file.read(_ROWS[spec.vectors]):
+    for part in file.read(ROWS_AT_ONCE[spec.vectors]):
         ords = positions[start : start + len(part)].astype(np.int32)
         start += len(part)
         kept = ords >= 0  # the others are of items that the corpus left out
+        if not kept.any():
+            continue
         ords = ords[kept]
-        embeddings, unit = _embeddings(part if kept.all() else part.only(kept))
+        embeddings, unit = _embeddings(part if kept.all() else part.take(np.flatnonzero(kept)))
         block = Block(
             ords=ords, embeddings=embeddings, input_shas=[""] * len(ords), batch_id=f"import-{spec.fingerprint}"
         )
@@ -323,7 +321,7 @@ def blocks_of(
 def are_unit_float16(file: EmbeddingParts) -> bool:
     """True if float16 holds the vectors as they are stored: others than of unit norm are divided by their norm."""
     return file.first.values.dtype.itemsize <= 2 and all(
-        (_norms_and_scale(part.values)[1] == 1.0).all() for part in file.read(_ROWS[file.first.vectors])
+        (_norms_and_scale(part.values)[1] == 1.0).all() for part in file.read(ROWS_AT_ONCE[file.first.vectors])
     )
 
 
@@ -356,9 +354,6 @@ def _embeddings(part: EmbeddingFile) -> tuple[Embeddings, NDArray[np.floating]]:
     return embeddings, unit
 
 
-_WINDOW = {"single": 8192, "multi": 256}
-
-
 def export_embeddings(store: EmbeddingStore, path: Path, *, encoder: str, corpus: str, modality: Modality) -> int:
     """Writes a sealed set as it is stored (float16 or float32, unit norm), in the format of the file's suffix.
 
@@ -374,10 +369,9 @@ def export_embeddings(store: EmbeddingStore, path: Path, *, encoder: str, corpus
     """
     key = store.key(encoder=encoder, corpus=corpus, modality=modality)
     ids, multi = store.item_index(key).ids, key.vectors == "multi"
-    blocks = store.stored_blocks(key, window=_WINDOW[key.vectors])
     if path.suffix == ".parquet":
-        return _write_parquet(path, blocks, ids, multi)
-    rows = joined(list(blocks))
+        return _write_parquet(path, store.stored_blocks(key, window=ROWS_AT_ONCE[key.vectors]), ids, multi)
+    [rows] = store.stored_blocks(key, window=len(ids))
     columns = {"norm": rows.norms, "n_tokens": rows.n_tokens, "truncated": rows.truncated}
     columns |= {"offsets": rows.vectors.offsets} if multi else {}
     _write_file(path, np.ascontiguousarray(rows.vectors.values), columns, texts(ids.take(rows.ords)))

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,21 +22,11 @@ from capim.store.schema import Import, Result
 from capim.store.sets.columns_read import columns_of_match, telling
 from capim.store.sets.embedding_files import EmbeddingParts, are_unit_float16, blocks_of, open_embedding_file
 from capim.store.sets.matching import NOT_VERIFIED, POSITION, Items, Match, key_of, match, plain_name
-from capim.store.sets.rows import ItemIndex, digest
-from capim.store.sets.seal import SealedSet
+from capim.store.sets.rows import ROWS_AT_ONCE, ItemIndex, digest
+from capim.store.sets.sealed import SealedSet
 from capim.store.sets.vector_files import TABLES
 from capim.store.sets.writing import block_checksums, check_block
-from capim.store.types import (
-    IMPORTED,
-    MODALITIES,
-    Corpus,
-    EncoderSpec,
-    Modality,
-    SetKey,
-    Storage,
-    VectorKind,
-    is_fingerprint,
-)
+from capim.store.types import IMPORTED, MODALITIES, Corpus, EncoderSpec, Modality, SetKey, Storage, is_fingerprint
 from capim.store.upkeep.inventory import check_disk_space
 from capim.store.upkeep.removal import drop_set, drop_superseded
 from capim.store.vectors import rounding_of
@@ -72,86 +61,58 @@ class ImportRow:
     skip_bad_rows: bool = False
 
 
-# --- The encoder of imported files: as the user describes it, and equal for all imports under one name.
+# --- The encoder of an import, which no adapter ever loads: as the user describes it.
 
 
 UNVERSIONED = "unversioned"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportFile:
-    """One file of an import: what the user says about it, and the form of its vectors.
-
-    ``storage`` is the coarsest type that holds its unit vectors: float16 only if the file does; float64 counts as
-    float32.
-    """
-
-    row: ImportRow
-    revision: str
-    corpus: Corpus
-    modality: Modality
-    path: Path
-    dim: int
-    vectors: VectorKind
-    storage: Storage
-
-    @property
-    def form(self) -> str:
-        """The form of its vectors in words."""
-        return _form(self.dim, self.vectors)
+def namesakes(store: EmbeddingStore, name: str) -> list[EncoderSpec]:
+    """Return the encoders that were registered under a name, oldest first."""
+    rows = sorted(store.encoders(name=name), key=lambda row: row.written)
+    return [EncoderSpec.from_json(row.spec) for row in rows]
 
 
-def stored_revision(store: EmbeddingStore, name: str) -> str:
-    """The revision of the import that was registered last under this name, else ``unversioned``."""
-    imports = [spec for spec in namesakes(store, name) if spec.adapter == IMPORTED]
-    return imports[-1].revision if imports else UNVERSIONED
+def imported_encoder(
+    name: str,
+    adapter: str,
+    *,
+    namesakes: Sequence[EncoderSpec] = (),
+    revision: str | None = None,
+    note: str | None = None,
+    **form: Any,
+) -> EncoderSpec:
+    """Return the stored encoder of an import with this name and revision; a new one if there is none.
 
-
-def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: Storage | None) -> EncoderSpec:
-    """The encoder of files with the same name and revision: the stored one, if there is one.
+    Args:
+        name: Its name.
+        adapter: ``IMPORTED`` for vectors, ``OF_OUTCOMES`` for outcomes.
+        namesakes: The stored encoders of this name, oldest first.
+        revision: Any text that distinguishes its versions; None: that of the stored encoder, else ``unversioned``.
+        note: A remark for readers of reports; None: that of the stored encoder.
+        form: Other fields of a new spec.
 
     Raises:
-        RequestError: An encoder that was not imported has the name; or the files contradict each other, or the
-            stored encoder, in dimension, kind of vectors, note or storage type.
+        RequestError: If the name is that of an encoder of another kind, or cannot be one; if the revision is a branch;
+            or if the stored encoder has another note.
     """
-    first, name = files[0], files[0].row.encoder
-    registered = namesakes(store, name)
-    if first.row.same_as:
-        stored = store.encoder(first.row.same_as)
-        if faults := _contradictions(f"encoder {stored.name!r}", files, stored, [], storage):
-            raise RequestError(faults)
-        return stored
-    for spec in registered:
-        if spec.adapter != IMPORTED:
+    for spec in namesakes:
+        if spec.adapter != adapter:
             raise RequestError(
-                f"encoder name {name!r} is that of a model without imported embeddings (adapter {spec.adapter}, "
-                f"fingerprint {spec.fingerprint}); give the import another name with --encoder, or --same-as {name} "
-                "if the vectors are of that model"
+                f"encoder {name!r} is in the store as another kind (adapter {spec.adapter}, {spec.checkpoint}); give "
+                f"the import another name with --encoder, or --same-as {name} if it is of that model"
             )
-    label = f"encoder {name!r} (revision {first.revision!r})"
-    faults, forms = [], {file.form: file for file in files}
-    if len(forms) > 1:
-        listed = "; ".join(f"{file.path} has {form}" for form, file in forms.items())
-        faults.append(f"{label} must have vectors of one form: {listed}")
-    notes = list(dict.fromkeys(file.row.note for file in files if file.row.note))
-    if len(notes) > 1:
-        faults.append(f"{label} has several notes: {', '.join(map(repr, notes))}; give one, or another --revision")
-    known = next((spec for spec in reversed(registered) if spec.revision == first.revision), None)
-    if known is not None and not faults:
-        faults = _contradictions(label, files, known, notes, storage)
-    if faults:
-        raise RequestError(faults)
-    finest: Storage = "float32" if any(file.storage == "float32" for file in files) else "float16"
-    form: dict[str, Any] = {"dim": first.dim, "vectors": first.vectors, "storage": storage or finest}
-    return known or declared_encoder(name, IMPORTED, first.revision, *notes, **form)
-
-
-def declared_encoder(name: str, adapter: str, revision: str, note: str | None = None, **form: Any) -> EncoderSpec:
-    """An encoder that no adapter ever loads: what the user says it is.
-
-    Raises:
-        RequestError: The name cannot be one, or the revision is a branch.
-    """
+    revision = revision or (namesakes[-1].revision if namesakes else UNVERSIONED)
+    known = next((spec for spec in reversed(namesakes) if spec.revision == revision), None)
+    if known is not None:
+        stored = known.options.get("note")
+        if note not in (None, stored):
+            has = f"the note {stored!r}" if stored else "no note"
+            raise RequestError(
+                f"{_label(known)} is stored with {has}, got {note!r}; leave out --note, or give another --encoder or "
+                "--revision"
+            )
+        return known
     if is_fingerprint(name):
         raise RequestError(f"encoder name {name!r} looks like a fingerprint; choose another")
     options = {"note": note} if note else {}
@@ -164,50 +125,65 @@ def declared_encoder(name: str, adapter: str, revision: str, note: str | None = 
     return spec
 
 
-def note_faults(known: EncoderSpec, note: str | None = None) -> list[str]:
-    """Return the errors in a note that was given for a stored encoder."""
-    stored = known.options.get("note")
-    if note is None or note == stored:
-        return []
-    has = f"the note {stored!r}" if stored else "no note"
-    label = f"encoder {known.name!r} (revision {known.revision!r})"
-    return [f"{label} is stored with {has}, got {note!r}; leave out --note, or give another --encoder or --revision"]
+def _label(spec: EncoderSpec) -> str:
+    return f"encoder {spec.name!r} (revision {spec.revision!r})"
 
 
-def namesakes(store: EmbeddingStore, name: str) -> list[EncoderSpec]:
-    """The encoders that were registered under a name, oldest first."""
-    rows = [row for row in store.encoders() if row.name == name]
-    return [EncoderSpec.from_json(row.spec) for row in sorted(rows, key=lambda row: row.written)]
+class _File(NamedTuple):
+    """One file of an import; ``storage`` is the coarsest type that holds its unit vectors, float16 or float32."""
+
+    modality: Modality
+    path: Path
+    contents: EmbeddingParts
+    storage: Storage
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """The fields of a spec that the vectors determine."""
+        return {"dim": self.contents.first.values.shape[1], "vectors": self.contents.first.vectors}
 
 
-def _form(dim: int, vectors: VectorKind) -> str:
+def _form_text(dim: int, vectors: str) -> str:
     return f"{'one vector' if vectors == 'single' else 'several vectors'} of {dim} components per item"
 
 
-def _contradictions(
-    label: str, files: Sequence[ImportFile], known: EncoderSpec, notes: Sequence[str], storage: Storage | None
-) -> list[str]:
-    """Return what the files or options say that is not true of the stored encoder."""
-    other, form = "give another --encoder or --revision", _form(known.dim, known.vectors)
-    faults = []
-    if files[0].form != form:
-        faults.append(f"{label} is stored with {form}, {files[0].path} has {files[0].form}; {other}")
-    faults += note_faults(known, *notes)
-    finer = [file.path for file in files if (known.storage, file.storage) == ("float16", "float32")]
-    if storage not in (None, known.storage):
+def _spec_of(store: EmbeddingStore, row: ImportRow, files: Sequence[_File], storage: Storage | None) -> EncoderSpec:
+    """Return the encoder of the files.
+
+    Raises:
+        RequestError: As :func:`imported_encoder`; or if the files contradict each other or the stored encoder in
+            dimension, kind of vectors or storage type.
+    """
+    finest: Storage = "float32" if any(file.storage == "float32" for file in files) else "float16"
+    if row.same_as:
+        spec = store.encoder(row.same_as)
+    else:
+        about: dict[str, Any] = {"namesakes": namesakes(store, row.encoder), "revision": row.revision, "note": row.note}
+        spec = imported_encoder(row.encoder, IMPORTED, **about, **files[0].form, storage=storage or finest)
+    label, other, faults = _label(spec), "give another --encoder or --revision", list[str]()
+    for file in files:
+        if file.form != {"dim": spec.dim, "vectors": spec.vectors}:
+            has, expected = _form_text(**file.form), _form_text(spec.dim, spec.vectors)
+            faults.append(f"{label} has {expected}, {file.path} has {has}; {other}")
+    finer = [file.path for file in files if (spec.storage, file.storage) == ("float16", "float32")]
+    if storage not in (None, spec.storage):
         faults.append(
-            f"{label} is stored as {known.storage}, and has one storage type; leave out --storage {storage}, or {other}"
+            f"{label} is stored as {spec.storage}, and has one storage type; leave out --storage {storage}, or {other}"
         )
     elif storage is None and finer:
         faults.append(
             f"{label} is stored as float16, {finer[0]} holds finer numbers or vectors with a norm other than 1; add "
             f"--storage float16 to round them, or {other}"
         )
-    return faults
+    if faults:
+        raise RequestError(faults)
+    return spec
+
+
+# --- The sets of an import.
 
 
 State: TypeAlias = Literal["new", "unchanged", "replaced"]
-Read: TypeAlias = Callable[[Path, Modality, int, tuple[tuple[str, str], ...]], EmbeddingParts]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +191,8 @@ class ImportedSet:
     """One set of an import: a checked file and its state.
 
     Attributes:
-        file: The source file.
+        path: The source file.
+        contents: Its contents.
         spec: Its encoder.
         key: Its encoder, corpus and modality.
         items: Images or captions.
@@ -227,7 +204,8 @@ class ImportedSet:
         matched: How rows were matched with items.
     """
 
-    file: ImportFile
+    path: Path
+    contents: EmbeddingParts
     spec: EncoderSpec
     key: SetKey
     items: ItemIndex
@@ -241,102 +219,86 @@ class ImportedSet:
 
 def import_sets(
     store: EmbeddingStore,
-    imports: Sequence[tuple[ImportRow, Corpus]],
+    row: ImportRow,
+    corpus: Corpus,
     *,
     storage: Storage | None = None,
     replace: bool = False,
     by_position: bool = False,
     plan_only: bool = False,
 ) -> list[ImportedSet]:
-    """Writes and seals the sets in the files of one or several imports.
+    """Write and seal the sets in the files of an import.
 
     Rows are matched as :mod:`capim.store.sets.matching` says, and every item of the corpus must occur once. Vectors
     with a norm other than 1 are normalised, and the norm is kept.
 
     Args:
         store: The store.
-        imports: What to import, each with its corpus, which is stored if it is not yet.
+        row: The import.
+        corpus: Its corpus, which is stored if it is not yet.
         storage: Type of the stored components. None: that of the encoder if it is stored, else the type of the files,
-            the finest of several; float64 becomes float32, as does float16 with a norm other than 1.
+            the finer of two; float64 becomes float32, as does float16 with a norm other than 1.
         replace: Replace stored sets that have other contents. Results computed from them are removed.
         by_position: The user says that rows follow the corpus.
         plan_only: Check everything, and write nothing.
 
     Returns:
-        One entry per file, in the order of ``imports``, images first.
+        One entry per file, images first.
 
     Raises:
         RequestError: Files, ids, values or the encoder are wrong, or a set is stored with other contents; all faults
             are listed, and nothing was written.
     """
-    read = lru_cache(maxsize=2)(open_embedding_file)  # one import's images and captions are opened once
     faults: list[str] = []
-    files = _files(store, imports, read, faults)
-    specs: dict[tuple[str, str], EncoderSpec] = {}
-    for named in dict.fromkeys((file.row.encoder, file.revision) for file in files):
+    files = _files(row, corpus, faults)
+    plans: list[ImportedSet] = []
+    if files:
         with noted(faults):
-            same = [file for file in files if (file.row.encoder, file.revision) == named]
-            specs[named] = imported_spec(store, same, storage)
-    plans: dict[SetKey, ImportedSet] = {}
-    for file in files:
-        if spec := specs.get((file.row.encoder, file.revision)):
-            with noted(faults):
-                plan = _plan(store, file, spec, read, replace=replace, by_position=by_position)
-                if (other := plans.setdefault(plan.key, plan)).file.path != file.path:
-                    faults.append(
-                        f"{file.path} and {other.file.path} are both the {plan.key.modality}s of {plan.key.corpus!r} "
-                        f"by {plan.key.encoder!r}"
-                    )
+            spec = _spec_of(store, row, files, storage)
+            for file in files:
+                with noted(faults):
+                    plans.append(_plan(store, file, corpus, spec, replace=replace, by_position=by_position))
     if faults:
         raise RequestError(faults)
-    return list(plans.values()) if plan_only else _write(store, list(plans.values()), read)
+    return plans if plan_only else _write(store, corpus, plans)
 
 
-def _files(
-    store: EmbeddingStore, imports: Sequence[tuple[ImportRow, Corpus]], read: Read, faults: list[str]
-) -> list[ImportFile]:
-    """Every file that can be read; the faults of the others are added."""
-    files = []
-    for row, corpus in imports:
-        given: dict[Modality, str | None] = {"image": row.images, "caption": row.captions}
-        if row.vectors:
-            with noted(faults):
-                given |= dict.fromkeys(_sides_of_file(row, corpus, given, read), row.vectors)
-        elif not any(given.values()):
-            faults.append(f"give a file to import for {row.encoder!r}: image embeddings, caption embeddings or both")
-        left = dict(row.columns)
-        for modality, file in given.items():
-            if not file:
-                continue
-            with noted(faults):
-                contents = read(Path(file), modality, corpus.items(modality).num_rows, row.columns)
-                found = ImportFile(
-                    row=row,
-                    revision=row.revision or stored_revision(store, row.encoder),
-                    corpus=corpus,
-                    modality=modality,
-                    path=Path(file),
-                    dim=contents.first.values.shape[1],
-                    vectors=contents.first.vectors,
-                    storage="float16" if are_unit_float16(contents) else "float32",
-                )
-                files.append(found)
-                left = {role: column for role, column in left.items() if column not in contents.available}
-        names = ", ".join(str(file) for file in given.values() if file)
-        faults += [f"{names}: no column {column!r} for role {role!r}" for role, column in left.items()]
+def _files(row: ImportRow, corpus: Corpus, faults: list[str]) -> list[_File]:
+    """Return every file that can be read, images first; the faults of the others are added."""
+    given = {modality: name for modality, name in zip(MODALITIES, (row.images, row.captions), strict=True) if name}
+    opened: dict[Modality, EmbeddingParts] = {}
+    for modality, name in given.items():
+        with noted(faults):
+            opened[modality] = _opened(row, name, modality, corpus)
+    if row.vectors:
+        with noted(faults):
+            opened |= _sides_of_file(row, row.vectors, corpus, given)
+    elif not given:
+        faults.append(f"give a file to import for {row.encoder!r}: image embeddings, caption embeddings or both")
+    files, left = [], dict(row.columns)
+    for modality, contents in sorted(opened.items(), key=lambda each: MODALITIES.index(each[0])):
+        with noted(faults):
+            finest: Storage = "float16" if are_unit_float16(contents) else "float32"
+            files.append(_File(modality, Path(given.get(modality) or str(row.vectors)), contents, finest))
+            left = {role: column for role, column in left.items() if column not in contents.available}
+    names = ", ".join(filter(None, (*given.values(), row.vectors)))
+    faults += [f"{names}: no column {column!r} for role {role!r}" for role, column in left.items()]
     return files
 
 
+def _opened(row: ImportRow, name: str, modality: Modality, corpus: Corpus) -> EmbeddingParts:
+    return open_embedding_file(Path(name), modality, corpus.items(modality).num_rows, row.columns)
+
+
 def _plan(
-    store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read, *, replace: bool, by_position: bool
+    store: EmbeddingStore, file: _File, corpus: Corpus, spec: EncoderSpec, *, replace: bool, by_position: bool
 ) -> ImportedSet:
-    """Checks one file against its corpus and against the stored set; every fault begins with the path."""
-    corpus = file.corpus
+    """Check one file against its corpus and against the stored set; every fault begins with the path."""
+    contents = file.contents
     key = SetKey.of(spec, corpus.name, corpus.fingerprint, file.modality)
     items = ItemIndex.of(corpus, file.modality)
     rounding, checksums, n_vectors = 0.0, np.zeros(len(items), np.uint32), 0
     try:
-        contents = read(file.path, file.modality, len(items), file.row.columns)
         matched = match_items(contents, Items.of_corpus(corpus, file.modality), corpus.name, by_position=by_position)
         for block, unit in blocks_of(contents, matched.positions, spec):
             check_block(key, spec, block, items)
@@ -344,9 +306,9 @@ def _plan(
             checksums[block.ords] = block_checksums(spec, block)
             n_vectors += len(unit)
         if file.path.suffix in TABLES:
-            names, keys = contents.names or [contents.array, *contents.columns], columns_of_match(matched.by)
-            own = [name for name in names if name == contents.array or plain_name(name) in keys]
-            deque(telling(f"{file.path} (vectors of {file.dim} numbers)", own, names, ()), 0)
+            keys = columns_of_match(matched.by)
+            own = [name for name in contents.names if name == contents.array or plain_name(name) in keys]
+            deque(telling(f"{file.path} (vectors of {spec.dim} numbers)", own, contents.names, ()), 0)
     except RequestError as fault:
         unnamed = (line.removeprefix(f"{file.path}: ") for line in fault.faults)
         raise RequestError([f"{file.path}: {line}" for line in unnamed]) from fault
@@ -361,7 +323,8 @@ def _plan(
         )
     state: State = "new" if stored is None or same else "replaced"
     return ImportedSet(
-        file=file,
+        path=file.path,
+        contents=contents,
         spec=spec,
         key=key,
         items=items,
@@ -374,36 +337,35 @@ def _plan(
     )
 
 
-def _sides_of_file(row: ImportRow, corpus: Corpus, given: Mapping[Modality, str | None], read: Read) -> list[Modality]:
-    """Return the modality of the vectors in a file by what its rows match; of two, the one that lacks a file.
+def _sides_of_file(
+    row: ImportRow, name: str, corpus: Corpus, given: Collection[Modality]
+) -> dict[Modality, EmbeddingParts]:
+    """Return the contents of a file for the modality that its rows match; of two, for the one that no file is given.
 
-    Both, where an array of its own fits each.
+    For both, where an array of its own fits each.
     """
-    path, arrays = Path(str(row.vectors)), dict[Modality, str]()
+    fitting: dict[Modality, EmbeddingParts] = {}
     named: list[Modality] = []  # modalities with a column that names their items
     reasons: dict[Modality, list[str]] = {modality: [] for modality in MODALITIES}
     for modality in MODALITIES:
         items = Items.of_corpus(corpus, modality)
         with noted(reasons[modality]):
-            contents = read(path, modality, len(items.ids), row.columns)
+            contents = _opened(row, name, modality, corpus)
             if key_of({plain_name(name): cells for name, cells in contents.columns.items()}, items) is not None:
                 named.append(modality)
             match_items(contents, items, corpus.name)
-            arrays[modality] = contents.array
-    free = [modality for modality in arrays if not given[modality]]
-    if len({arrays[each] for each in free}) == 2:
+            fitting[modality] = contents
+    free = {modality: contents for modality, contents in fitting.items() if modality not in given}
+    if len({contents.array for contents in free.values()}) == 2:
         return free
-    fits = [modality for modality in arrays if modality in (named or arrays)]
-    free = [modality for modality in fits if not given[modality]]
-    if len(free) == 1 and (len(fits) == 1 or any(given.values())):
+    fits = [modality for modality in fitting if modality in (named or fitting)]
+    free = {modality: contents for modality, contents in free.items() if modality in fits}
+    if len(free) == 1 and (len(fits) == 1 or given):
         return free
     what = "fits both images and captions" if fits else "fits neither images nor captions"
-    last = (named or MODALITIES)[-1]
-    which = f"say which with --images {path.name} or --captions {path.name}" if fits else reasons[last][-1]
-    raise RequestError(f"{path}: it {what} of {corpus.name!r}: {which}")
-
-
-_AT_ONCE = 8192  # rows compared at once
+    last, file = (named or MODALITIES)[-1], Path(name).name
+    which = f"say which with --images {file} or --captions {file}" if fits else reasons[last][-1]
+    raise RequestError(f"{name}: it {what} of {corpus.name!r}: {which}")
 
 
 def match_items(contents: EmbeddingParts, items: Items, corpus: str, *, by_position: bool = False) -> Match:
@@ -429,10 +391,10 @@ def _without_repeats(contents: EmbeddingParts, found: Match, items: Items) -> Ma
     if not several.any():
         return found
     positions, first, start = found.positions.copy(), dict[int, tuple[int, bytes]](), 0
-    for part in contents.read(_AT_ONCE):
+    for part in contents.read(ROWS_AT_ONCE[contents.first.vectors]):
         for at, ord_ in enumerate(found.positions[start : start + len(part)].tolist()):
             if ord_ >= 0 and several[ord_]:
-                row, vectors = start + at, np.ascontiguousarray(part.part(at, at + 1).values).tobytes()
+                row, vectors = start + at, part.take(np.array([at])).values.tobytes()
                 before, known = first.setdefault(ord_, (row, vectors))
                 positions[row] = ord_ if before == row else -1
                 if known != vectors:
@@ -445,39 +407,33 @@ def _without_repeats(contents: EmbeddingParts, found: Match, items: Items) -> Ma
     return found._replace(positions=positions, how=f"{found.how}; {n:,} repeat a row with the same vector")
 
 
-def _write(store: EmbeddingStore, plans: Sequence[ImportedSet], read: Read) -> list[ImportedSet]:
+def _write(store: EmbeddingStore, corpus: Corpus, plans: Sequence[ImportedSet]) -> list[ImportedSet]:
     todo = [plan for plan in plans if plan.state != "unchanged"]
-    done: dict[SetKey, SealedSet] = {}
     for plan in todo:
         n = len(plan.items)
         check_disk_space(store, plan.spec, n, vectors_per_item=plan.n_vectors / max(1, n))
-    for corpus in {plan.key.corpus_fingerprint: plan.file.corpus for plan in todo}.values():
+    if todo:
         store.write_corpus(corpus)
-    for spec in {plan.spec.fingerprint: plan.spec for plan in todo}.values():
-        store.write_encoder(spec)
+        store.write_encoder(todo[0].spec)
     fresh = EmbeddingStore.open(store.uri)  # has counted no rows of the tables that are dropped here
+    done: dict[SetKey, SealedSet] = {}
     for plan in todo:
         drop_set(fresh, plan.key)  # replaced, or begun by an import that was interrupted
-        contents = read(plan.file.path, plan.file.modality, len(plan.items), plan.file.row.columns)
-        blocks = (block for block, _ in blocks_of(contents, plan.matched.positions, plan.spec))
+        blocks = (block for block, _ in blocks_of(plan.contents, plan.matched.positions, plan.spec))
         try:
             fresh.writer(plan.key).put_all(plan.spec, blocks)
-            sealed = done[plan.key] = fresh.seal(plan.key, n_items=len(plan.items))
+            sealed = done[plan.key] = fresh.seal(plan.key)
+            if sealed.digest != plan.digest:
+                raise WorkError(
+                    f"{plan.path} changed while it was imported; set {plan.key.table} was removed",
+                    remedy="Run the same `capim import` again",
+                )
         except (RequestError, WorkError):
             drop_set(fresh, plan.key)
             raise
-        if sealed.digest != plan.digest:
-            drop_set(fresh, plan.key)
-            raise WorkError(
-                f"{plan.file.path} changed while it was imported; set {plan.key.table} was removed",
-                remedy="Run the same `capim import` again",
-            )
-    for plan in todo:
-        if plan.sealed is not None:
-            key = plan.key
-            drop_superseded(
-                store, encoder_fingerprint=key.encoder_fingerprint, corpus_fingerprint=key.corpus_fingerprint
-            )
+    if any(plan.sealed is not None for plan in todo):
+        of = todo[0].key
+        drop_superseded(store, encoder_fingerprint=of.encoder_fingerprint, corpus_fingerprint=of.corpus_fingerprint)
     return [dataclasses.replace(plan, sealed=done.get(plan.key, plan.sealed)) for plan in plans]
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from capim.store.errors import RequestError, is_number, some
 from capim.store.files import existing_file
 from capim.store.forms import FORMS, NO_COLUMNS, Columns, Form, fold
-from capim.store.sets.columns_read import NO_OPTION, SPLITS, telling
+from capim.store.sets.columns_read import NO_OPTION, SPLITS, tell, telling
 from capim.store.tables import NAMED, TYPED, Faults, open_table, opened_text, read_json, read_row_file, suffix_of
 
 RUN, QRELS, JUDGEMENTS = FORMS["run"], FORMS["qrels"], FORMS["judgements"]
@@ -28,13 +28,14 @@ _MOST_FAULTS = 5  # that are named
 
 
 class Cell(NamedTuple):
-    """A number that a file has for a query and an item; ``is_rank``: it is a rank, not a score or a grade."""
+    """A number that a file has for a query and an item; ``is_rank``: it is a rank, and ``rank`` one beside a score."""
 
     where: str
     query: str
     item: str
     number: object
     is_rank: bool = False
+    rank: object = None
 
 
 def read_lists(path: Path, form: Form, columns: Columns = NO_COLUMNS) -> dict[str, dict[str, float]]:
@@ -44,7 +45,7 @@ def read_lists(path: Path, form: Form, columns: Columns = NO_COLUMNS) -> dict[st
         RequestError: There is no such file, or a line has another form; the first lines at fault are named.
     """
     found: dict[str, dict[str, float]] = {}
-    bad, twice = Faults(path), list[str]()
+    bad, twice, steps, last = Faults(path), list[str](), list[float](), ("", 0.0, 0.0)
     for cell in cells_of(existing_file(path), form, columns):
         if (value := finite(cell.number)) is None:
             bad.add(f"{cell.where}: expected {_line(form)}, got the number {cell.number!r}")
@@ -52,11 +53,19 @@ def read_lists(path: Path, form: Form, columns: Columns = NO_COLUMNS) -> dict[st
             twice.append(f"{path}: {cell.where}: item {cell.item!r} comes twice in the list of {cell.query!r}")
         else:
             items[cell.item] = -value if cell.is_rank else value
+            rank = finite(cell.rank) or 0.0
+            steps += [value - last[2]] if cell.query == last[0] and last[1] < rank else []
+            last = cell.query, rank, value
     if twice:
         raise RequestError(twice[:_MOST_FAULTS])
     bad.raise_any()
     if not found:
         raise RequestError(f"{path}: no list in it")
+    if 2 * (n_up := sum(step > 0 for step in steps)) > len(steps):
+        n = f"{n_up:,} of {len(steps):,}"
+        tell(f"warning: {path}: scores rise with the rank in {n} lines, and higher is better: negate distances")
+    elif steps and not any(steps):
+        tell(f"warning: {path}: all items of a query have one score, and tie whatever their rank: leave out the score")
     return found
 
 
@@ -115,7 +124,8 @@ def _of_lines(path: Path, form: Form) -> Iterator[Cell]:
             places = (_OF_RUN if form is RUN else _OF_QRELS).get(len(words))
             if places is not None:
                 query, item, cell = (words[place] for place in places)
-                yield Cell(f"line {number}", query, item, cell, form is RUN and len(words) == 3)
+                rank = words[3] if len(words) == 6 else None
+                yield Cell(f"line {number}", query, item, cell, form is RUN and len(words) == 3, rank)
             elif words:
                 faults.add(f"line {number}: expected {_line(form)}, got {line.strip()!r:.80}")
     faults.raise_any()
@@ -153,7 +163,8 @@ def _of_rows(path: Path, rows: Sequence[Mapping[str, Any]], form: Form, columns:
         if lacking := [name for name in (query, item) if row.get(name) is None]:
             bad.add(f"row {number}: no {' and no '.join(lacking)} in it")
         else:
-            yield Cell(f"row {number}", str(row[query]), str(row[item]), row.get(numbers[0]), is_rank)
+            rank = row.get(numbers[1]) if len(numbers) > 1 else None
+            yield Cell(f"row {number}", str(row[query]), str(row[item]), row.get(numbers[0]), is_rank, rank)
     bad.raise_any()
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError
 from capim.store.forms import IDS
 from capim.store.schema import texts
-from capim.store.tables import skips_bad_rows
+from capim.store.tables import plain_path, skips_bad_rows
 from capim.store.types import Corpus, Modality
 
 QUERY, KEYS = IDS["query"], {kind: names for kind, names in IDS.items() if kind != "query"}
@@ -202,11 +202,15 @@ def match(
         repeats: Several rows may be about one item.
 
     Raises:
-        RequestError: Cells are unknown or repeated, columns contradict each other, or rows without ids are too many
-            or too few; all faults together.
+        RequestError: Cells are unknown or repeated, columns contradict each other or have one usual name, or rows
+            without ids are too many or too few; all faults together.
     """
     places = rows or [str(number) for number in range(1, n_rows + 1)]
     plain = {plain_name(name): cells for name, cells in columns.items()}
+    if len(plain) < len(columns) and not by_position:
+        alike = sorted(name for name, n in Counter(map(plain_name, columns)).items() if n > 1)
+        same = [f"`{name}`" for name in columns if plain_name(name) in alike]
+        raise RequestError(f"columns {' and '.join(same)} have one meaning: leave out, or rename, all but one")
     if not by_position and (found := _all_ids(plain, items)) is not None:
         return found
     key = None if by_position else key_of(plain, items)
@@ -304,8 +308,9 @@ def _plain(kind: str, cells: Sequence[object], named: Collection[str]) -> Sequen
 
 def _file_name(path: str, named: Collection[str]) -> str:
     """The first of a path, its last part, and this without its suffix that is a name; else the last part."""
-    name = re.split(r"[/\\]", path)[-1]
-    return next((each for each in (path, name, re.sub(r"\.[A-Za-z]\w*$", "", name)) if each in named), name)
+    names = [re.split(r"[/\\]", each)[-1] for each in (path, plain_path(path))]
+    ways = (path, *names, *(re.sub(r"\.[A-Za-z]\w*$", "", name) for name in names))
+    return next((each for each in ways if each in named), names[0])
 
 
 def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items, *, said: bool) -> Match:
@@ -327,13 +332,14 @@ def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items
         if counts and numbers != sorted(numbers):
             faults.append(
                 f"`{name}` counts the rows in another order, and holds no ids of the {items.kind}, which look like "
-                f"{items.ids[0]!r}: sort the rows by it if it follows the corpus, or give their ids in a column `query`"
+                f"{items.ids[0]!r}: sort the rows by it if it follows the corpus, or give their ids in a column "
+                f"`{items.usual}`"
             )
         elif not counts and n_rows == len(items.ids) and (given := [each for each in cells if each is not None]):
             faults.append(
                 f"`{name}` holds no ids of the {items.kind}, first {given[0]!r}; they look "
-                f"like {items.ids[0]!r}: give them in a column or array `query`, or --by-position if the rows follow "
-                "the corpus"
+                f"like {items.ids[0]!r}: give them in a column or array `{items.usual}`, or --by-position if the rows "
+                "follow the corpus"
             )
     if faults:
         raise RequestError(faults)

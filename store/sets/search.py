@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.store.schema import TOP
+from capim.store.sets.rows import ROWS_AT_ONCE
 from capim.store.types import Modality, SetKey
 from capim.store.vectors import Ragged, unit_vectors
-
-_WINDOW = {"single": 8192, "multi": 64}
 
 
 def search(
@@ -46,7 +45,7 @@ def search(
         raise RequestError(f"k must be at least 1, got {k}")
     key = store.key(encoder=encoder, corpus=corpus, modality=modality)
     ords, scores = np.empty(0, np.int32), np.empty(0, np.float32)
-    for rows in store.stored_blocks(key, window=_WINDOW[key.vectors]):
+    for rows in store.stored_blocks(key, window=ROWS_AT_ONCE[key.vectors]):
         values = rows.vectors.values
         as_scored = unit_vectors(values) if key.vectors == "single" else values.astype(np.float32)
         ords = np.concatenate([ords, rows.ords])

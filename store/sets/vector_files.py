@@ -9,7 +9,8 @@ import json
 import math
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,11 +20,11 @@ import pyarrow as pa
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from capim.store.errors import RequestError, is_number, text_of_csv, unknown
+from capim.store.errors import RequestError, is_number, some, text_of_csv, unknown
 from capim.store.files import NOT_ITS_FORMAT, existing_file, is_vector
-from capim.store.forms import FORMS, REFUSED, SIDES
+from capim.store.forms import FORMS, IDS, REFUSED, SIDES, words_of
 from capim.store.sets.matching import USUAL, plain_name
-from capim.store.tables import json_rows, read_json, read_json_lines, records
+from capim.store.tables import json_rows, open_table, read_json, read_json_lines, records
 from capim.store.types import MODALITIES, Modality
 from capim.store.vectors import offsets_of
 
@@ -48,7 +49,9 @@ _MOST_TIMES = 50  # vectors compress to 4/5; only arrays that repeat one value s
 _COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 _IDS = re.compile(r"(^|_)(ids?|names?|filenames?|paths?|keys?)$")
 _TAIL = re.compile(r"[._-]?(embeddings?|embeds?|embs?|features?|feats?|vectors?|vecs?)$")
-_BESIDE = re.compile(r"[._-]?(ids?|names?|files?|filenames?|file_names?|paths?|keys?|texts?|captions?)?$")
+_BESIDE = re.compile(
+    r"[._-]?(((image|img)s?[._-]?)?(ids?|names?|files?|filenames?|file_names?|paths?|keys?|texts?|captions?))?$"
+)
 
 
 class Contents(NamedTuple):
@@ -70,8 +73,7 @@ def side_of(name: str) -> Modality | None:
         >>> side_of("img_emb_0.npy"), side_of("text_features"), side_of("image_text"), side_of("embeddings")
         ('image', 'caption', None, None)
     """
-    words = {*re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())}
-    sides = [side for side in MODALITIES if words & {*SIDES[side]}]
+    sides = [side for side in MODALITIES if words_of(name) & {*SIDES[side]}]
     return sides[0] if len(sides) == 1 else None
 
 
@@ -88,7 +90,11 @@ def read_contents(path: Path) -> Contents:
         raise RequestError(f"{path}: {REFUSED[path.suffix.lower()]}")
     if path.suffix not in READ:
         raise RequestError(unknown(f"{path}: suffix", path.suffix, READ))
-    return _READERS[path.suffix](existing_file(path))
+    contents = _READERS[path.suffix](existing_file(path))
+    if path.suffix not in ARRAYS or contents.columns or len(contents.arrays) != 1:
+        return contents
+    [values] = contents.arrays.values()
+    return contents._replace(columns=_columns_beside(path, len(values) if values.ndim else 0))
 
 
 def mapped(path: Path) -> NDArray[Any]:
@@ -131,24 +137,24 @@ def _expanded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
     return n_bytes
 
 
-def _read_npy(path: Path) -> Contents:
-    values = mapped(path)
-    columns: Mapping[str, Sequence[object]] = _ids_beside(path, len(values) if values.ndim else 0)
-    return Contents({"embeddings": values}, columns or _metadata_of([path], path.parent.parent / "metadata"))
+def _columns_beside(path: Path, n_rows: int) -> Mapping[str, Sequence[object]]:
+    """The ids of an array in a file next to it: ``images.ids.txt``; ``img_names.json`` next to ``img_emb.npy``.
 
-
-def _ids_beside(path: Path, n_rows: int) -> dict[str, list[object]]:
-    """The ids in a file next to an array: ``images.ids.txt``, or ``img_names.json`` next to ``img_emb.npy``."""
+    Names without that of the array (``filenames.txt``) hold its ids, too, and so does a table that is called as it is.
+    """
     if ids_beside(path).is_file():
         return {"ids": _cells(ids_beside(path)) or []}
-    stem = _TAIL.sub("", path.stem)
-    found: dict[str, list[object]] = {}
-    for other in sorted(path.parent.iterdir()):
-        starts = [start for start in (path.stem, stem) if start and other.stem.startswith(start)]
-        named = other != path and any(_BESIDE.fullmatch(other.stem[len(start) :]) for start in starts)
+    found: dict[str, Sequence[object]] = {}
+    for other in sorted(set(path.parent.iterdir()) - {path}):
+        starts = [start for start in (path.stem, _TAIL.sub("", path.stem), "") if other.stem.startswith(start)]
+        named = any(_BESIDE.fullmatch(other.stem[len(start) :]) for start in starts)
         if named and other.suffix in (".txt", ".json", ".npy") and len(cells := _cells(other) or []) == n_rows:
-            found["ids" if not found else other.name] = cells
-    return found
+            found["ids" if not found and any(starts) else other.stem] = cells
+        elif other.stem == path.stem and other.suffix in (".csv", ".tsv", ".parquet"):
+            names, lines = open_table(other)
+            rows = [*lines]
+            found |= {name: [row.get(name) for row in rows] for name in names} if len(rows) == n_rows else {}
+    return found or _metadata_of([path], path.parent.parent / "metadata")
 
 
 def ids_beside(path: Path) -> Path:
@@ -173,12 +179,16 @@ def _cells(path: Path) -> list[object] | None:
 def _read_safetensors(path: Path) -> Contents:
     from safetensors import SafetensorError, safe_open
 
+    def read(framework: str, array: Callable[[Any], NDArray[Any]]) -> tuple[dict[str, NDArray[Any]], Mapping[str, str]]:
+        with safe_open(path, framework=framework) as file:
+            return {name: array(file.get_tensor(name)) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+
     try:
-        with safe_open(path, framework="numpy") as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-            metadata = file.metadata() or {}
-    except (SafetensorError, TypeError) as fault:
-        raise ValueError(f"{fault}; bfloat16 is not read: save it as float32") from fault
+        arrays, metadata = read("numpy", np.asarray)
+    except (TypeError, AttributeError):  # NumPy has neither bfloat16 nor float8
+        arrays, metadata = read("pt", _array)
+    except SafetensorError as fault:
+        raise ValueError(str(fault)) from fault
     ids = json.loads(metadata["ids"]) if "ids" in metadata else None
     if ids is not None and not (isinstance(ids, list) and all(isinstance(one, str) for one in ids)):
         raise ValueError("expected ids to be a list of texts")
@@ -196,13 +206,20 @@ def _read_torch(path: Path) -> Contents:
 
     def plain(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return (value.float() if value.dtype == torch.bfloat16 else value).detach().numpy()
+            return _array(value)
         if isinstance(value, list | tuple):
             return [plain(each) for each in value]
         return {name: plain(each) for name, each in value.items()} if isinstance(value, dict) else value
 
     contents = plain(loaded)
     return named_contents(contents if isinstance(contents, dict) else {"embeddings": contents})
+
+
+def _array(tensor: Any) -> NDArray[Any]:
+    """The numbers of a tensor; of a type of fewer bits than NumPy's float16 (bfloat16, float8) as float32."""
+    wide = tensor.element_size() > 1 and str(tensor.dtype) != "torch.bfloat16"
+    values: NDArray[Any] = (tensor if wide or not tensor.is_floating_point() else tensor.float()).detach().numpy()
+    return values
 
 
 def named_contents(named: Mapping[Any, Any]) -> Contents:
@@ -216,7 +233,7 @@ def named_contents(named: Mapping[Any, Any]) -> Contents:
     for name, each in named.items():
         if isinstance(each, list) and each and all(isinstance(one, np.ndarray) for one in each):
             arrays |= _stacked(str(name), each)
-        elif isinstance(each, list):
+        elif isinstance(each, list) and not any(isinstance(one, list | dict) for one in each):
             columns[str(name)] = each
         elif isinstance(each, np.ndarray) and _may_be_ids(str(name), each):
             if each.ndim != 1:
@@ -261,10 +278,28 @@ def _read_csv(path: Path) -> Contents:
             at for at, column in enumerate(cells) if named[at] or (column and not all(is_number(c) for c in column))
         ]
         numbers = [at for at in range(len(cells)) if at not in rest]
+        for at in rest:
+            wrong = [cell for cell in cells[at] if not is_number(cell)]
+            if not named[at] and 2 * len(wrong) < len(rows):
+                raise ValueError(
+                    f"column {header[at] or at + 1}: expected numbers, or `id` as its name, got {wrong[0]!r}"
+                )
         if len(rest) > 1 and [*cells[rest[0]]] == [*map(str, range(len(rows)))] and not header[rest[0]]:
             rest = rest[1:]  # pandas' index
+        _refuse_others([header[at] for at in numbers])
+        if not numbers:
+            raise ValueError(f"no column of numbers, between commas, semicolons, tabs or |; it has {some(header, 20)}")
         vectors = np.array([[float(row[at]) for at in numbers] for row in rows], dtype=np.float32)
     return Contents({"embeddings": vectors}, {header[at] or "id": [*map(text_of_csv, cells[at])] for at in rest})
+
+
+def _refuse_others(names: Sequence[str]) -> None:
+    """Raise ``ValueError`` if most columns of numbers are called ``f0``, ``f1``, …, and others are not."""
+    stems = [name.rstrip("0123456789") for name in names]
+    usual, n_usual = Counter(stems).most_common(1)[0] if stems else ("", 0)
+    others = [name for name, stem in zip(names, stems, strict=True) if stem != usual]
+    if others and 2 * n_usual > len(names):
+        raise ValueError(f"column {others[0]} is not called like the components, {usual}0 and so on: leave it out")
 
 
 def _with_points(rows: list[list[str]]) -> list[list[str]]:
@@ -297,19 +332,40 @@ def _not_components(header: Sequence[str], cells: Sequence[Sequence[str]]) -> li
 
 
 def _read_json(path: Path) -> Contents:
-    """Rows with a list of numbers: objects in an array, in lines, in ``data`` or ``samples``; or id -> list."""
+    """Rows with a list of numbers: objects in an array, in lines, in ``data``; columns; or id -> list."""
     content: Any = [*read_json_lines(path)] if path.suffix == ".jsonl" else read_json(path)
     if isinstance(content, dict) and content and all(map(is_vector, content.values())):
         return Contents({"embeddings": _matrix(content.values())}, {"ids": list(content)})
-    if isinstance(content, list) and content and all(map(is_vector, content)):
+    if are_vectors(content):
         return Contents({"embeddings": _matrix(content)}, {})
-    rows = json_rows(path, content, key="id")
+    if isinstance(content, dict) and any(map(are_vectors, content.values())):
+        return named_contents({name: _matrix(each) if are_vectors(each) else each for name, each in content.items()})
+    rows = [dict(flat(row)) for row in json_rows(path, content, key="id")]
     names = dict.fromkeys(chain.from_iterable(rows))
-    cells: dict[str, list[Any]] = {name: [row.get(name) for row in rows] for name in names}
+    last = {name: name.rpartition(".")[2] for name in names}
+    own = {n: end if [*last.values()].count(end) == 1 and end not in IDS["rows"] else n for n, end in last.items()}
+    cells: dict[str, list[Any]] = {own[name]: [row.get(name) for row in rows] for name in names}
     lists = {name: column for name, column in cells.items() if all(map(is_vector, column))}
     real = {name: column for name, column in lists.items() if not _are_whole(column)}
     ids = {name: column for name, column in cells.items() if not any(isinstance(one, list | dict) for one in column)}
+    if not lists:
+        raise ValueError(f"expected a list of numbers in every row, got {some([*names], 20)}")
     return Contents({name: _matrix(column) for name, column in (real or lists).items()}, ids)
+
+
+def are_vectors(value: object) -> bool:
+    """True if a value read from JSON is a list of vectors."""
+    return isinstance(value, list) and bool(value) and all(map(is_vector, value))
+
+
+def flat(row: Mapping[str, Any], above: str = "", depth: int = 5) -> Iterator[tuple[str, Any]]:
+    """The cells of a row, of objects in it (``payload.file``) and of lists of one object."""
+    for name, cell in row.items():
+        one = cell[0] if isinstance(cell, list) and len(cell) == 1 else cell
+        if isinstance(one, dict) and depth:
+            yield from flat(one, f"{above}{name}.", depth - 1)
+        else:
+            yield above + name, cell
 
 
 def _matrix(rows: Iterable[list[float]]) -> NDArray[np.float32]:
@@ -328,7 +384,8 @@ def _read_shards(folder: Path) -> Contents:
     """Numbered ``.npy`` files as one array, as clip-retrieval writes them, with its ``../metadata/*.parquet``."""
     shards = sorted(folder.glob("*.npy"), key=_numbers)
     if not shards:
-        raise RequestError(f"{folder}: a folder without .npy files; name a file of vectors")
+        way = "name a file of vectors; join a table in parts: duckdb.read_parquet('*.parquet').write_parquet(FILE)"
+        raise RequestError(f"{folder}: a folder without .npy files; {way}")
     columns = _metadata_of(shards, folder, folder.parent / "metadata", folder.parent)
     return Contents({"embeddings": np.concatenate([mapped(path) for path in shards])}, columns)
 
@@ -353,7 +410,7 @@ def _numbers(path: Path) -> list[int]:
 
 
 _READERS: Mapping[str, Callable[[Path], Contents]] = {
-    ".npy": _read_npy,
+    ".npy": lambda path: Contents({"embeddings": mapped(path)}, {}),
     ".npz": lambda path: named_contents(read_npz(path)),
     ".safetensors": _read_safetensors,
     ".pt": _read_torch,
@@ -385,4 +442,5 @@ def chosen_array(
         if len(found) == 1 and (found is not wide or side_of(found[0]) in (None, modality)):
             return found[0]
     shown = ", ".join(f"{name} ({' x '.join(map(str, arrays[name].shape))})" for name in names)
-    raise ValueError(f"expected an array named 'embeddings', got {shown or 'none'}")
+    way = "save them with numpy.savez(FILE, embeddings=…, ids=…), or name it: FILE:NAME"
+    raise ValueError(f"expected an array named 'embeddings', got {shown or 'none'}; {way}")

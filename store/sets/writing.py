@@ -28,7 +28,6 @@ from capim.store.vectors import UNKNOWN, Ragged, layout_fault, offsets_of
 if TYPE_CHECKING:
     import lance
 
-
 # --- Checks of a block of embeddings before any row of it is written; every fault names the row and the item.
 
 
@@ -134,8 +133,7 @@ class SetWriter:
         self._key = key
         self._items = items
         self._lock = threading.Lock()
-        self._table: lance.LanceDataset | None = None
-        self._version = 0
+        self._version = 0  # of the table that these positions were read from
         self._fragments: set[int] = set()
         self._present = np.zeros(len(items), dtype=bool)
 
@@ -155,14 +153,10 @@ class SetWriter:
         check_block(self._key, spec, block, self._items)
         with self._lock:
             self._refresh()
-            if self._table is None:
-                self._table = self._connection.create(self._key.table, set_schema(self._key, spec))
-                self._refresh()
             fresh = np.flatnonzero(~self._present[block.ords])
-            if not len(fresh):
-                return 0
-            self._append(spec, block, fresh)
-            self._present[block.ords] = True
+            if len(fresh):
+                self._append(spec, block, fresh)
+                self._present[block.ords] = True
         return len(fresh)
 
     def put_all(self, spec: EncoderSpec, blocks: Iterable[Block]) -> None:
@@ -171,62 +165,59 @@ class SetWriter:
         Until then no reader sees a row.
         """
         name, schema, number = self._key.table, set_schema(self._key, spec), write_number()
-        batches = (to_rows(schema, block, self._items, np.arange(len(block)), number) for block in blocks)
+        batches = (to_rows(schema, block, self._items, number) for block in blocks)
         rows = pa.RecordBatchReader.from_batches(schema, batches)
         with self._lock, storage_faults(f"writing {name!r}"):
-            self._table = self._connection.append(self._connection.create(name, schema), rows)
-            self._reset()
+            self._connection.append(self._connection.create(name, schema), rows)
+            self._version = 0
 
     def _append(self, spec: EncoderSpec, block: Block, fresh: NDArray[np.int64]) -> None:
-        name = self._key.table
-        rows = to_rows(set_schema(self._key, spec), block, self._items, fresh, write_number())
+        name, schema = self._key.table, set_schema(self._key, spec)
+        rows = to_rows(schema, block, self._items, write_number())
+        rows = rows if len(fresh) == len(block) else rows.take(fresh)
 
-        def append() -> lance.LanceDataset:
+        def append() -> int:
             latest = self._connection.find(name)
-            if latest is None:
+            if latest is None and self._version:
                 raise WorkError(f"set {name!r} was dropped during the write", remedy="Run the same `capim embed` again")
-            return self._connection.append(latest, rows)
+            return int(self._connection.append(latest or self._connection.create(name, schema), rows).version)
 
-        self._table = retrying(f"writing {len(fresh)} rows to {name!r}", append)
-        if self._table.version == self._version + 1:
-            self._version += 1  # nobody else wrote in between
+        version = retrying(f"writing {len(fresh)} rows to {name!r}", append)
+        if version == self._version + 1:
+            self._version = version  # nobody else wrote in between
 
     def _refresh(self) -> None:
-        """Add the rows committed since the last refresh, reading only the positions in new fragments."""
-        retrying(f"reading {self._key.table!r}", self._add_commits)
+        """Add the rows that other processes have written to the set since the last time."""
+        retrying(f"reading {self._key.table!r}", self._read_positions)
 
-    def _add_commits(self) -> None:
+    def _read_positions(self) -> None:
         latest = self._connection.find(self._key.table)
-        if latest is None or latest.version < self._version:  # dropped, and perhaps created again
-            self._reset()
-        self._table = latest
-        if latest is None or latest.version == self._version:
-            return
-        self._add_fragments(latest)
-        if latest.count_rows() < int(self._present.sum()):  # damaged rows were removed
-            self._reset()
-            self._add_fragments(latest)
-        self._version = latest.version
+        version = 0 if latest is None else latest.version
+        if version < self._version:  # dropped, and perhaps created again
+            self._forget()
+        if latest is not None and version != self._version:
+            self._add_positions(latest)
+            if latest.count_rows() < self._present.sum():  # rows were removed
+                self._forget()
+                self._add_positions(latest)
+        self._version = version
 
-    def _add_fragments(self, latest: lance.LanceDataset) -> None:
-        added = [part for part in latest.get_fragments() if part.fragment_id not in self._fragments]
-        if added:
-            for batch in latest.scanner(columns=["ord"], fragments=added).to_batches():
+    def _add_positions(self, table: lance.LanceDataset) -> None:
+        """Read the positions in the fragments that are new: with many writers, most fragments are known."""
+        if added := [part for part in table.get_fragments() if part.fragment_id not in self._fragments]:
+            for batch in table.scanner(columns=["ord"], fragments=added).to_batches():
                 self._present[batch.column("ord").to_numpy()] = True
         self._fragments.update(part.fragment_id for part in added)
 
-    def _reset(self) -> None:
-        self._version = 0
+    def _forget(self) -> None:
         self._fragments.clear()
         self._present[:] = False
 
 
-def to_rows(
-    schema: pa.Schema, block: Block, items: ItemIndex, chosen: NDArray[np.int64], number: int
-) -> pa.RecordBatch:
-    """Chosen rows (ascending) of a checked block as stored, with checksums; ``number`` is of :func:`write_number`."""
+def to_rows(schema: pa.Schema, block: Block, items: ItemIndex, number: int) -> pa.RecordBatch:
+    """The rows of a checked block as stored, with checksums; ``number`` is of :func:`write_number`."""
     kind = vector_type(schema)
-    rows = _stored(block, chosen, kind.value_type.to_pandas_dtype())
+    rows = _stored(block, kind.value_type.to_pandas_dtype())
     flat = pa.FixedSizeListArray.from_arrays(pa.array(rows.vectors.values.reshape(-1)), kind.list_size)
     columns: dict[str, Any] = {
         "item_id": items.ids.take(rows.ords),
@@ -240,42 +231,39 @@ def to_rows(
         "norm": pa.array(rows.norms),
         "n_tokens": pa.array(rows.n_tokens),
         "truncated": pa.array(rows.truncated),
-        "input_sha": pa.array([block.input_shas[row] for row in chosen.tolist()], pa.string()),
+        "input_sha": pa.array(block.input_shas, pa.string()),
         "crc": pa.array(rows.crc),
-        "batch_id": pa.repeat(pa.scalar(block.batch_id, pa.string()), len(chosen)),
-        "write_number": pa.repeat(pa.scalar(number, pa.int64()), len(chosen)),
+        "batch_id": pa.repeat(pa.scalar(block.batch_id, pa.string()), len(block)),
+        "write_number": pa.repeat(pa.scalar(number, pa.int64()), len(block)),
         "language": None if items.languages is None else items.languages.take(rows.ords),
         "translator": None if items.translators is None else items.translators.take(rows.ords),
     }
     return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)
 
 
-def _stored(block: Block, chosen: NDArray[np.int64], dtype: type[np.floating]) -> StoredRows:
-    """Chosen rows (ascending) of a checked block as they are stored, their vectors rounded to this type."""
+def _stored(block: Block, dtype: type[np.floating]) -> StoredRows:
+    """The rows of a checked block as they are stored, their vectors rounded to this type."""
     embeddings = block.embeddings
-    vectors = Ragged.from_counts(embeddings.values, embeddings.counts, block.ords)
-    first, stop = int(chosen[0]), int(chosen[-1]) + 1
-    vectors = vectors.slice(first, stop) if stop - first == len(chosen) else vectors.take(chosen)
+    vectors = Ragged.from_counts(_cast(embeddings.values, dtype), embeddings.counts, block.ords)
     layouts = None
     if embeddings.offsets is not None:
-        layouts = pa.array(embeddings.layouts or [UNKNOWN] * len(block), pa.string()).take(chosen)
-    norms, n_tokens = embeddings.norms[chosen].astype(np.float32), embeddings.n_tokens[chosen].astype(np.int32)
-    truncated = embeddings.truncated[chosen].astype(bool)
-    values = _cast(vectors.values, dtype)
+        layouts = pa.array(embeddings.layouts or [UNKNOWN] * len(block), pa.string())
+    norms, n_tokens = embeddings.norms.astype(np.float32), embeddings.n_tokens.astype(np.int32)
+    truncated = embeddings.truncated.astype(bool)
     seeds = row_seeds(vectors.ords, norms, n_tokens, truncated, layouts)
     return StoredRows(
-        vectors=vectors.with_values(values),
+        vectors=vectors,
         norms=norms,
         n_tokens=n_tokens,
         truncated=truncated,
-        crc=row_checksums(values, vectors.offsets, seeds),
+        crc=row_checksums(vectors.values, vectors.offsets, seeds),
         layouts=layouts,
     )
 
 
 def block_checksums(spec: EncoderSpec, block: Block) -> NDArray[np.uint32]:
     """The checksums that the rows of a checked block get when they are stored, in the order of the block."""
-    return _stored(block, np.arange(len(block)), np.dtype(spec.storage).type).crc
+    return _stored(block, np.dtype(spec.storage).type).crc
 
 
 def write_number() -> int:

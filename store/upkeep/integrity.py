@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,16 +18,16 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.ledger import DERIVED_ROWS, KEYED_BY, REMOVED, compared
 from capim.store.row_types import rows_in
 from capim.store.rows import corpus_table, delete, one_of, read, read_where, whole_evaluations
-from capim.store.schema import CORPUS_PARTS, TABLES, Encoder, Import, StoredCorpus, texts
-from capim.store.sets.reading import open_set
+from capim.store.schema import CORPUS_PARTS, TABLES, Encoder, Import, texts
 from capim.store.sets.rows import ItemIndex, unpack
-from capim.store.sets.seal import SealedSet, examine
+from capim.store.sets.sealed import SealedSet, examine, open_set
 from capim.store.types import SET_PREFIXES, SetKey
 from capim.store.upkeep.inventory import stored_key
 
 if TYPE_CHECKING:
     import lance
 
+T = TypeVar("T")
 State: TypeAlias = Literal["sound", "incomplete", "damaged", "lost"]
 Remove: TypeAlias = Callable[[], object]
 KEPT = ("runs", "batches", "watched", "probes", "weights", "imports", "published")
@@ -57,26 +57,25 @@ class StoreCheck:
 def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
     """Read all stored data and compare it with its checksums; yield one check per part, as it goes."""
     connection = store.connection
-    corpora: list[StoredCorpus] = []
-    with suppress(WorkError):  # the check of the table, below, names the error
-        corpora = store.corpora()
-    for row in corpora:
+    for row in _readable(store.corpora):
         yield _corpus(store, row.name, row.fingerprint)
-    registered: dict[str, SealedSet] = {}
-    with suppress(WorkError):
-        registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
+    registered = {sealed.key.table: sealed for sealed in _readable(store.sealed_sets)}
     names = connection.names()
     for name in sorted({*registered, *(each for each in names if each.startswith(SET_PREFIXES))}):
         yield _set(store, name, registered.get(name))
-    listed = set[str]()
-    with suppress(WorkError):
-        listed = {*texts(read(connection, "derived")["table_name"])}
+    listed = {*_readable(lambda: texts(read(connection, "derived")["table_name"]))}
     for name in sorted((listed.union(names, [MARKED]) & TABLES.keys()) - {"outcomes"}):
         yield _table(store, name)
     if "outcomes" in listed.union(names):
         yield from _outcomes(store)
+    yield from _readable(lambda: _sets_of_results(store, {sealed.tag for sealed in registered.values()}))
+
+
+def _readable(read_rows: Callable[[], Iterable[T]]) -> list[T]:
+    """Return the rows that a function reads; none if their table is damaged, which its own check names."""
     with suppress(WorkError):
-        yield from _sets_of_results(store, {sealed.tag for sealed in registered.values()})
+        return [*read_rows()]
+    return []
 
 
 def drop_damaged(checks: Sequence[StoreCheck], *, imports: bool = False) -> list[str]:
@@ -121,11 +120,11 @@ def _drop_corpus(store: EmbeddingStore, name: str, fingerprint: str) -> None:
 def _table(store: EmbeddingStore, name: str) -> StoreCheck:
     connection = store.connection
     try:
-        if (column := KEYED_BY.get(name)) is not None:
-            found = compared(name, read_where(connection, name), read_where(connection, "derived"))
-            if found.damaged:
-                problem = f"{len(found.damaged):,} derivations ({found.damaged[0]} …) differ from the written rows"
-                return _damaged(name, problem, partial(_drop_keys, store, name, column, found.damaged))
+        if name in KEYED_BY:
+            damaged = compared(name, read_where(connection, name), read_where(connection, "derived")).damaged
+            if damaged:
+                problem = f"{len(damaged):,} derivations ({damaged[0]} …) differ from the written rows"
+                return _damaged(name, problem, partial(_drop_keys, store, name, damaged))
         table = connection.find(name)
         if table is None and name in connection.names() and name in KEYED_BY:
             return StoreCheck(what=name, state="incomplete", detail=_NO_VERSION)
@@ -146,14 +145,12 @@ def _table(store: EmbeddingStore, name: str) -> StoreCheck:
 
 def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
     """Check the outcomes: those that a run recreates, and separately those that were imported."""
-    commands: dict[str, str] = {}
-    with suppress(WorkError):
-        commands = {
-            row.imported: f"{row.what} of {row.encoder} on {row.corpus} by "
-            f"`capim import {row.source} --corpus {row.corpus} --encoder {row.encoder}`"
-            for row in rows_in(Import, read(store.connection, "imports"))
-            if not row.imported.startswith(SET_PREFIXES)
-        }
+    commands = {
+        row.imported: f"{row.what} of {row.encoder} on {row.corpus} by "
+        f"`capim import {row.source} --corpus {row.corpus} --encoder {row.encoder}`"
+        for row in _readable(lambda: store.all(Import))
+        if not row.imported.startswith(SET_PREFIXES)
+    }
     try:
         damaged, n_rows = _damaged_outcomes(store)
     except WorkError as fault:
@@ -163,7 +160,7 @@ def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
     for is_imported in (True, False):
         if keys := [key for key in damaged if (key in commands) is is_imported]:
             problem = f"outcomes of {len(keys):,} evaluations ({keys[0]} …) differ from the written rows"
-            drops = partial(_drop_keys, store, "outcomes", "evaluation", keys)
+            drops = partial(_drop_keys, store, "outcomes", keys)
             yield _damaged("outcomes", problem, drops, "; ".join(commands[key] for key in keys if is_imported))
     if not damaged:
         yield StoreCheck(what="outcomes", state="sound", detail=f"{n_rows:,} rows")
@@ -184,9 +181,9 @@ def _damaged_outcomes(store: EmbeddingStore) -> tuple[list[str], int]:
     return [*damaged, *sorted(left)], n_rows
 
 
-def _drop_keys(store: EmbeddingStore, name: str, column: str, keys: Sequence[str]) -> None:
+def _drop_keys(store: EmbeddingStore, name: str, keys: Sequence[str]) -> None:
     delete(store.connection, "derived", "key", keys)
-    delete(store.connection, name, column, keys)
+    delete(store.connection, name, KEYED_BY[name], keys)
     if store.connection.find(name) is None:  # its folder may be there
         store.connection.drop(name)
 
@@ -249,9 +246,7 @@ def _set(store: EmbeddingStore, name: str, sealed: SealedSet | None) -> StoreChe
 
 def _source_of(store: EmbeddingStore, name: str) -> str:
     """Return the command that restores an imported set; empty for one that was encoded here."""
-    rows: list[Import] = []
-    with suppress(WorkError):
-        rows = rows_in(Import, read(store.connection, "imports", {"imported": name}))
+    rows = _readable(lambda: store.all(Import, imported=name))
     return "".join(
         f"`capim import --corpus {row.corpus} --encoder {row.encoder} --{row.what}s {row.source}`" for row in rows
     )

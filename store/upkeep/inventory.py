@@ -22,7 +22,7 @@ from capim.store.row_types import columns_of, rows_in
 from capim.store.rows import delete, now, read_where, register, whole_evaluations
 from capim.store.schema import FORMAT, FORMAT_KEY, TABLES, LedgerEntry, Run, Slice, StoredImage, StoredSet
 from capim.store.sets.rows import vector_type
-from capim.store.sets.seal import SealedSet, storage_of
+from capim.store.sets.sealed import SealedSet, storage_of, table_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
 
 SETS_INFO = (*columns_of(StoredSet).names, "state", "n_items", "written_by")
@@ -89,17 +89,15 @@ def _set_row(store: EmbeddingStore, name: str, sealed: SealedSet | None, writers
     try:
         key = sealed.key if sealed else stored_key(store.connection, name)
         row |= key.columns
-        table = store.connection.find(name, version=sealed.tag if sealed else None)
-        if table is None:
-            return row | {"state": "damaged"}
+        table = table_of(store.connection, key, sealed.tag if sealed else None)
         vector = vector_type(table.schema)
         row |= {"dim": vector.list_size, "storage": storage_of(vector), "version": table.version}
         row |= {"n_rows": table.count_rows(), "n_bytes": data_bytes(table), "n_items": len(store.item_index(key))}
+        if sealed is None:
+            return row | {"state": "partial"}
+        return row | {"state": "sealed", "tag": sealed.tag, "digest": sealed.digest, "sealed_at": sealed.sealed_at}
     except (RequestError, WorkError):
         return row | {"state": "damaged"}
-    if sealed is None:
-        return row | {"state": "partial"}
-    return row | {"state": "sealed", "tag": sealed.tag, "digest": sealed.digest, "sealed_at": sealed.sealed_at}
 
 
 def disk_bytes(folder: Path) -> int:
@@ -172,16 +170,14 @@ def upgrade_store(uri: str) -> Iterator[str]:
         A description of the change of each changed table.
 
     Raises:
-        RequestError: If the format is neither 7 nor this one.
+        RequestError: If it is neither a format that is upgraded nor this one.
     """
     connection = Connection.to(uri)
     check_address(connection)
     written = written_format(connection)
-    if written not in (UPGRADED, FORMAT):
+    if written not in (*UPGRADED, FORMAT):
         found = "no format that can be read" if written is None else f"format {written}"
-        raise RequestError(
-            f"store {connection.uri} has {found}, this release of capim upgrades format {UPGRADED} to {FORMAT}"
-        )
+        raise RequestError(f"store {connection.uri} has {found}, this release of capim upgrades {UPGRADED} to {FORMAT}")
     index = connection.find("image_index")
     if index is not None and "item" not in index.schema.names:
         index.add_columns({"item": "sha"})
@@ -189,9 +185,10 @@ def upgrade_store(uri: str) -> Iterator[str]:
         if name != "derived":
             yield from retrying(f"changing the columns of table {name!r}", partial(_change, connection, name))
             connection.committed(name, 0)
-    if written != FORMAT:
+    if written == UPGRADED[0]:
         yield from _take_up(connection)
         yield _fill_ledger(connection)
+    if written != FORMAT:
         marked = connection.find(MARKED) or connection.create(MARKED, TABLES[MARKED].keyed_columns)
         marked.update_schema_metadata({FORMAT_KEY: str(FORMAT)})
         connection.committed(MARKED, 0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from capim.store.connection import (
     HISTORY_AGE,
@@ -22,7 +22,7 @@ from capim.store.connection import (
     storage_faults,
     temporary_files,
 )
-from capim.store.current import States, newest_rows
+from capim.store.current import newest_rows
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.row_types import rows_in
@@ -46,11 +46,13 @@ from capim.store.schema import (
     Watched,
     texts,
 )
-from capim.store.sets.seal import drop_repeats
+from capim.store.sets.sealed import drop_repeats
 from capim.store.types import SET_PREFIXES, EncoderSpec, Modality, SetKey, is_fingerprint
 from capim.store.upkeep.inventory import disk_bytes, stored_sets
 
 R = TypeVar("R")
+Chosen: TypeAlias = tuple[str, Counter[str]]
+"""The column that rows of a table are chosen by, and its chosen values with their numbers of rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,14 +160,14 @@ _HEXADECIMAL = re.compile(r"[0-9a-f]{16}")
 
 def _about(
     store: EmbeddingStore, encoders: Collection[str] | None, states: Collection[str] | None
-) -> tuple[dict[str, tuple[str, Counter[str]]], dict[str, str]]:
+) -> tuple[dict[str, Chosen], dict[str, str]]:
     """Return the rows about some encoders and states of corpora (None: all), and those derived from their outcomes.
 
     Comparisons and rankings of others go as well where these took part in them: p-values and ranks are those of all.
 
     Returns:
-        Table -> the column that rows are chosen by, and its values with their numbers of rows, what depends on other
-        rows first; and fingerprint -> name of the encoders that were combined from these.
+        Table -> its chosen rows, what depends on other rows first; and fingerprint -> name of the encoders that were
+        combined from these.
     """
     of: dict[str, Sequence[str]] = {} if states is None else {"corpus_fingerprint": sorted(states)}
     combined: dict[str, str] = {}
@@ -182,30 +184,27 @@ def _about(
 
 def _made_from(
     store: EmbeddingStore, evaluations: Collection[str], of: Mapping[str, Sequence[str]]
-) -> dict[str, tuple[str, Counter[str]]]:
+) -> dict[str, Chosen]:
     """Return the rows of some evaluations, the rows derived from them, and the slices of these encoders and corpora.
 
-    Table -> the column that rows are chosen by, and its values with their numbers of rows; what depends on other rows
-    comes first, and results last of all, which name the evaluations.
+    Table -> its chosen rows; what depends on other rows comes first, and results last of all, which name the
+    evaluations.
     """
     ids = sorted(evaluations)
     entries = [row for row in store.all(LedgerEntry) if not {*ids}.isdisjoint(_HEXADECIMAL.findall(row.identity))]
     keys = sorted(row.key for row in entries)
-    found: list[Any] = [row for kind in (Ranking, Comparison, Slice) for row in store.all(kind, derived=keys)]
-    found += store.all(Slice, **of)
-    if encoders := of.get("encoder_fingerprint"):
-        on = {name: states for name, states in of.items() if name.startswith("corpus")}
-        found += store.all(Ranking, encoder_fingerprint=encoders)
-        found += [
-            *store.all(Comparison, fingerprint_a=encoders, **on),
-            *store.all(Comparison, fingerprint_b=encoders, **on),
-        ]
+    encoders = of.get("encoder_fingerprint", ())
+    on = {name: states for name, states in of.items() if name.startswith("corpus")}
+    conditions: dict[type[Any], list[Mapping[str, Sequence[str]]]] = {
+        Ranking: [{"derived": keys}, {"encoder_fingerprint": encoders}],
+        Comparison: [{"derived": keys}, {"fingerprint_a": encoders, **on}, {"fingerprint_b": encoders, **on}],
+        Slice: [{"derived": keys}, of],
+    }
     plan = {}
-    for kind in (Ranking, Comparison, Slice):
-        own = {
-            tuple(getattr(row, name) for name in TABLES[TABLE_OF[kind]].key) for row in found if isinstance(row, kind)
-        }
-        plan[TABLE_OF[kind]] = (TABLES[TABLE_OF[kind]].key[0], Counter(key for key, *_ in own))
+    for kind, of_kind in conditions.items():
+        key = TABLES[TABLE_OF[kind]].key
+        rows = {tuple(getattr(row, name) for name in key) for each in of_kind for row in store.all(kind, **each)}
+        plan[TABLE_OF[kind]] = (key[0], Counter(first for first, *_ in rows))
     for table in ("replicates", "outcomes", "results"):
         plan[table] = ("evaluation", Counter(store.counts(table, "evaluation", evaluation=ids)))
     return plan | {"derived": ("key", Counter([*keys, *ids]))}
@@ -245,7 +244,7 @@ def drop_evaluations(
     _delete(store, plan)
 
 
-def _delete(store: EmbeddingStore, plan: Mapping[str, tuple[str, Counter[str]]]) -> None:
+def _delete(store: EmbeddingStore, plan: Mapping[str, Chosen]) -> None:
     for table, (column, counted) in plan.items():
         delete(store.connection, table, column, sorted(counted))
 
@@ -292,13 +291,13 @@ class Pruning:
     """The data that a store does not keep.
 
     Attributes:
-        rows: Table -> the column that rows are chosen by, and its removed values with their numbers of rows.
+        rows: Table -> its removed rows.
         tables: Tables of embedding sets and corpora that are removed whole.
         runs: Ids of all kept runs, oldest first; reports of other runs are removed too.
         running: Ids of unfinished runs; their rows and everything that they may read are kept.
     """
 
-    rows: Mapping[str, tuple[str, Counter[str]]]
+    rows: Mapping[str, Chosen]
     tables: tuple[str, ...]
     runs: tuple[str, ...]
     running: tuple[str, ...]
@@ -377,12 +376,11 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
 
 def _shown(store: EmbeddingStore, results: Sequence[Result]) -> set[str]:
     """Return the keys of the current results; `capim results` also shows those on dropped corpora."""
-    uses = store.uses()
-    states = States.of(results, uses), store.states()
-    return {row.result for each in states for row in newest_rows(filter(each.has, results), "results", uses=uses)}
+    states = store.states_of(results), store.states()
+    return {row.result for each in states for row in newest_rows(filter(each.has, results), "results", uses=each.uses)}
 
 
-def _together(rows: Sequence[R], key: str, staying: Collection[str]) -> tuple[list[R], tuple[str, Counter[str]]]:
+def _together(rows: Sequence[R], key: str, staying: Collection[str]) -> tuple[list[R], Chosen]:
     """Return the rows with these keys and the others of the same derivations; and the keys of the removed rest.
 
     The ledger has one digest of all rows of a derivation.
@@ -393,9 +391,7 @@ def _together(rows: Sequence[R], key: str, staying: Collection[str]) -> tuple[li
     return kept, _left_out(rows, key, {getattr(row, key) for row in kept})
 
 
-def _derived(
-    store: EmbeddingStore, row_type: type[R], of_kept_run: Callable[[Any], bool]
-) -> tuple[list[R], tuple[str, Counter[str]]]:
+def _derived(store: EmbeddingStore, row_type: type[R], of_kept_run: Callable[[Any], bool]) -> tuple[list[R], Chosen]:
     """Divide the rows of a table as in :func:`_together`: current rows are kept, and rows that kept runs used."""
     rows, key = store.all(row_type), TABLES[TABLE_OF[row_type]].key[0]
     stays = {getattr(row, key) for row in (*store.current(row_type), *filter(of_kept_run, rows))}
@@ -440,11 +436,11 @@ def _evaluations(store: EmbeddingStore, in_use: Callable[[OfStates], bool]) -> I
     return (row.evaluation for row in rows_in(Outcome, found) if in_use(row))
 
 
-def _left_out(rows: Iterable[object], key: str, kept: Collection[str]) -> tuple[str, Counter[str]]:
+def _left_out(rows: Iterable[object], key: str, kept: Collection[str]) -> Chosen:
     return key, Counter(value for row in rows if (value := getattr(row, key)) not in kept)
 
 
-def _vanished_images(store: EmbeddingStore, corpora: Sequence[StoredCorpus]) -> dict[str, tuple[str, Counter[str]]]:
+def _vanished_images(store: EmbeddingStore, corpora: Sequence[StoredCorpus]) -> dict[str, Chosen]:
     """Return thumbnails and hashes of images that no corpus has; undecodable images stay known."""
     condition = "thumbnail IS NOT NULL OR state IS NOT NULL"
     known = set(texts(read_where(store.connection, "image_index", condition, ("sha",))["sha"]))

@@ -1,1 +1,1 @@
-"""Analyses of where and why an encoder fails: slices, errors, hubs, calibration, ablations."""
+"""Analyses of where and why an encoder fails: slices, errors, calibration, ablations."""

@@ -33,6 +33,7 @@ from capim.tasks.analyses.analysis import (
     slice_rows,
 )
 from capim.tasks.analyses.transforms import BYTES, QUANTISED, ROUNDED, Change
+from capim.tasks.analyses.vectors import chosen
 from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.layout import IndexSpace, layout_of
 from capim.tasks.ranking.outcomes import Outcomes
@@ -131,9 +132,7 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
 
 def sample_queries(task: RetrievalTask, n: int, *, seed: int) -> RetrievalTask:
     """Return the task with at most ``n`` of its queries, drawn without replacement; gallery and weights stay."""
-    if len(task.queries) <= n:
-        return task
-    return task.of_queries(np.sort(np.random.default_rng(seed).choice(len(task.queries), n, replace=False)))
+    return task.of_queries(chosen(len(task.queries), n, seed))
 
 
 def renumbered(task: RetrievalTask) -> RetrievalTask:
@@ -204,7 +203,7 @@ def single_hits(images: Matrix, queries: Matrix, task: RetrievalTask) -> Scored:
 
 
 def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalTask) -> Scored:
-    """Return the outcome of single vectors kept, like their scores, in a lower precision (``docs/protocols.md`` §2).
+    """Return the outcome of single vectors kept, like their scores, in a lower precision (``docs/protocols.md``).
 
     ``kind`` is ``float32``, ``bfloat16`` or ``float16``. The vectors are rounded and multiplied, products are summed in
     float32 as in hardware, and the sum is rounded again: the result of a matrix product in that type.

@@ -28,7 +28,6 @@ from capim.tasks.analyses.transforms import BYTES, pooled, reach, token_trees
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.ranking.drawn import drawn_clusters
-from capim.tasks.ranking.layout import IndexSpace
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
@@ -61,7 +60,7 @@ def approximate_search(data: AnalysisInput) -> Iterator[Slice]:
         return
     [gallery] = data.task.galleries
     [(_, metric)] = headline_of([data.protocol])
-    every, seed = restricted(data.task, gallery), data.resampling.seed
+    every, seed = data.task.with_own_rows(), data.resampling.seed
     for encoder in data.encoders:
         items = data.items(encoder, "image", gallery)
         if items is None:
@@ -74,17 +73,6 @@ def approximate_search(data: AnalysisInput) -> Iterator[Slice]:
         found = measured(methods_of(items, storage=spec.storage, many=many, seed=seed), queries, task, metric)
         clusters = Clusters.of(task.clusters, drawn_clusters(data.corpus, data.protocol), task.weights)
         yield from frontier(encoder, found, clusters, data.resampling, metric=metric, n_all_queries=len(every.queries))
-
-
-def restricted(task: RetrievalTask, images: NDArray[np.int32]) -> RetrievalTask:
-    """Return the task of searching only some images, numbered from 0, with the queries that have all relevant images.
-
-    ``task`` is text to image with one gallery; ``images`` are ords, ascending.
-    """
-    missing = np.add.reduceat(~np.isin(task.relevant_ords, images), task.offsets[:-1])
-    kept = task.of_queries(np.flatnonzero(missing == 0))
-    space, gallery = IndexSpace("image", images), np.arange(len(images), dtype=np.int32)
-    return replace(kept, item_space=space, galleries=(gallery,), relevant=space.rows_of(kept.relevant_ords))
 
 
 class Measured(NamedTuple):

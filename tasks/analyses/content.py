@@ -1,7 +1,6 @@
 """Results for parts of the queries, by their content: from captions, lexicons and annotations.
 
-The features of captions, the objects in the image, tags, properties of judged queries, and baselines from captions
-only.
+The features of captions, the objects in the image, tags, and properties of judged queries.
 
 Lexicons are the words and rules that show the topic of a caption. English only. A word matches as a whole word
 (``one`` is not in ``someone``), in any case; a hyphen counts as a space, a punctuation mark as a word. Precision and
@@ -17,7 +16,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
@@ -33,10 +31,9 @@ from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, QueryValues, Slice, contrast_slices, mean_slices, part_slices
 from capim.tasks.corpora.readers.coco_captions import SUPERCATEGORY_OF
 from capim.tasks.metrics import METRICS
-from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND
+from capim.tasks.metrics.compositional import WINOGROUND
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.ranking.layout import layout_of
-from capim.tasks.statistics.intervals import interval_of
 
 FEATURES = ("spatial", "colour", "counting", "negation", "action")
 LENGTHS = {"1-8": (1, 8), "9-10": (9, 10), "11-12": (11, 12), "13-15": (13, 15), "16+": (16, np.inf)}  # words
@@ -246,36 +243,6 @@ def _best_page(data: AnalysisInput) -> NDArray[np.float64]:
     return np.where(np.isfinite(first), first, np.nan)
 
 
-def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
-    """Yield results of scorers that never see the image; stored under the first encoder, but independent of it.
-
-    They give how often the right caption is the longer one, and how often its words are the more frequent ones in the
-    corpus. Far from one half, the negatives reveal themselves (Hsieh et al., SugarCrepe, 2023, section 3). Sets of more
-    captions are left out, because one half is not the chance level of such a scorer there.
-    """
-    if data.queries.n_gallery.max() > 2:
-        return
-    captions, pairs = data.corpus.captions, data.corpus.pairs.take(data.queries.query_ords)
-    named = zip(captions["id"].to_pylist(), captions["text"].to_pylist(), strict=True)
-    words = {name: words_of(text or "") for name, text in named}
-    right = [words[name] for name in pairs["caption_id"].to_pylist()]
-    wrong = [words[name] for name in pairs["negative_id"].to_pylist()]
-    frequency = Counter(word for caption in (*right, *wrong) for word in caption)
-
-    def mean_log_frequency(captions: list[list[str]]) -> NDArray[np.float64]:
-        return np.array([np.mean([np.log(frequency[w]) for w in c]) if c else -np.inf for c in captions])
-
-    scores = {
-        "longer caption": (np.array([*map(len, right)]), np.array([*map(len, wrong)])),
-        "commoner words": (mean_log_frequency(right), mean_log_frequency(wrong)),
-    }
-    for name, (of_right, of_wrong) in scores.items():
-        won = (of_right > of_wrong) + 0.5 * (of_right == of_wrong)
-        interval = interval_of(won, data.clusters, data.resampling, bounds=(0.0, 1.0), share=True)
-        metric, detail = PAIR_ACCURACY.name, {"ties_count": 0.5}
-        yield Slice(data.encoders[0], "baseline", name, metric, interval, *data.counts, detail=detail)
-
-
 # --- Lexicons: how they are read and matched.
 
 _TOKEN = re.compile(r"[a-z0-9][a-z0-9']*|[^\sa-z0-9]")
@@ -293,16 +260,6 @@ def tokens_of(text: str) -> list[str]:
         ['a', "man's", 'black', 'and', 'white', 'dog', ',', 'asleep', '.']
     """
     return _TOKEN.findall(_HYPHENS.sub(" ", text.lower().replace("’", "'")))
-
-
-def words_of(text: str) -> list[str]:
-    """Return only the words.
-
-    Examples:
-        >>> words_of("A cat, and 2 dogs!")
-        ['a', 'cat', 'and', '2', 'dogs']
-    """
-    return [token for token in tokens_of(text) if token[0].isalnum()]
 
 
 def phrases(text: str) -> Iterator[str]:

@@ -1,9 +1,4 @@
-"""Effects of the gallery on results: hubs among its items, and resampling it with the queries.
-
-Hubs are items in far more result lists than others (Radovanović et al., JMLR 11, 2010). ``N_k`` of an item is the
-number of queries that have it among their first ``k``. Hubs skew its distribution: a few items are found for most
-queries, many for none.
-"""
+"""The gallery resampled with the queries, as in V29."""
 
 from __future__ import annotations
 
@@ -12,152 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import ndtri
 
-from capim.store.schema import texts
 from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.metrics.retrieval import RECALLS, expected_hit
 from capim.tasks.ranking.layout import layout_of
-from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import count_blocks
-from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, Interval, percentile_interval
+from capim.tasks.statistics.intervals import Interval, percentile_interval
 
-K = 10
-N_LISTED = 10  # hubs in the detail
 MAX_REPLICATES = 1000  # of a resampled gallery, as in V29
 CUTOFFS = (1, 5, 10)
-_POWERS = np.array([[1], [2], [3]])
-
-
-def hubs(data: AnalysisInput) -> Iterator[Slice]:
-    """Yield skewness of ``N_10``, share of hubs, share of items that are never found, and the worst hubs by id.
-
-    Intervals are by the jackknife over images: a bootstrap draws lists repeatedly and so creates hubs itself.
-    """
-    searched = data.task.item_space.ords_of(data.task.searched)
-    items = data.corpus.items(data.protocol.sides[1])
-    ids = texts(items["id"])
-    occupied, level = data.clusters.sizes > 0, data.resampling.level
-    for encoder, outcomes, top_ords in data.with_lists():
-        counts = k_occurrence(top_ords, K, len(items))
-        worst = _worst(outcomes, top_ords, counts, ids)
-        lists = _lists_by_cluster(data, top_ords, len(items))[:, searched].tocsr()
-        counts = counts[searched]
-        skewed = _jackknifed(skewness(counts), _skewness_without(lists, counts)[occupied], level)
-        never = _jackknifed(float((counts == 0).mean()), _never_without(lists, counts)[occupied], level, ends=(0, 1))
-        share = Interval(
-            value=float(is_hub(counts).mean()), reason="no interval: the threshold depends on the same counts"
-        )
-        for feature, level_name, interval, detail in (
-            ("skewness", f"N_{K}", skewed, {"worst": worst}),
-            ("share never found", f"N_{K} = 0", never, None),
-            ("share of hubs", f"N_{K} over mean + 2 sd", share, None),
-        ):
-            yield Slice(encoder, "hubs", feature, feature, interval, *data.counts, level_name=level_name, detail=detail)
-
-
-def k_occurrence(top_ords: NDArray[np.int32], k: int, n_items: int) -> NDArray[np.int64]:
-    """Return ``N_k`` of every item of the corpus, searched or not: int64, shape ``(n_items,)``.
-
-    ``top_ords`` are the best items of every query, shape ``(n_queries, width)``, -1 beyond the gallery.
-
-    Examples:
-        >>> k_occurrence(np.int32([[0, 1, 3], [0, 2, 3], [1, 0, -1], [2, -1, -1]]), 2, 4).tolist()
-        [3, 2, 2, 0]
-    """
-    listed = top_ords[:, :k].ravel()
-    return np.bincount(listed[listed >= 0], minlength=n_items)
-
-
-def is_hub(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return a mask of the hubs among items: ``N_k`` more than two standard deviations above the mean.
-
-    Examples:
-        >>> is_hub(np.array([1, 1, 1, 1, 1, 1, 1, 20])).tolist().index(True)
-        7
-    """
-    hub: NDArray[np.bool_] = counts > counts.mean() + 2 * counts.std()
-    return hub
-
-
-def skewness(counts: NDArray[np.int64]) -> float:
-    """Return the third standardised moment; NaN if all counts are equal.
-
-    Examples:
-        >>> round(skewness(np.array([0, 0, 0, 4])), 4)
-        1.1547
-    """
-    return float(_skewness_of((counts.astype(np.float64) ** _POWERS).sum(axis=1), len(counts)))
-
-
-def _skewness_of(sums: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-    """Return the skewness of ``n`` values from the sums of their first three powers, shape ``(3, ...)``."""
-    first, second, third = sums
-    mean = first / n
-    variance = second / n - mean**2
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(variance > 0, (third / n - 3 * mean * second / n + 2 * mean**3) / variance**1.5, np.nan)
-
-
-def _skewness_without(lists: sparse.csr_matrix, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the skewness with each cluster's lists left out in turn, shape ``(n_clusters,)``.
-
-    Only the items of a cluster's lists change their count, so the sums of powers are corrected by these.
-    """
-    before = counts.astype(np.float64)[lists.indices]
-    changes = (before - lists.data) ** _POWERS - before**_POWERS
-    sums = (counts.astype(np.float64) ** _POWERS).sum(axis=1)
-    return _skewness_of(sums[:, None] + [_by_cluster(lists, change) for change in changes], len(counts))
-
-
-def _never_without(lists: sparse.csr_matrix, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the share of items in no list with each cluster's lists left out in turn, shape ``(n_clusters,)``."""
-    return np.asarray(((counts == 0).sum() + _by_cluster(lists, counts[lists.indices] == lists.data)) / len(counts))
-
-
-def _by_cluster(lists: sparse.csr_matrix, values: NDArray[np.float64] | NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return sums over the stored entries of each row, shape ``(n_clusters,)``."""
-    owner = np.repeat(np.arange(lists.shape[0]), np.diff(lists.indptr))
-    return np.bincount(owner, weights=values, minlength=lists.shape[0]).astype(np.float64)
-
-
-def _jackknifed(
-    estimate: float, left_out: NDArray[np.float64], level: float, *, ends: tuple[float, float] = (-np.inf, np.inf)
-) -> Interval:
-    """Return the normal interval with the jackknife's standard error (Efron and Tibshirani 1993, equation 11.5).
-
-    It is cut off at ``ends``, the lowest and the highest possible value.
-    """
-    n = len(left_out)
-    if n < 2:
-        return Interval(value=estimate, reason=TOO_FEW_CLUSTERS)
-    error = float(np.sqrt((n - 1) / n * ((left_out - left_out.mean()) ** 2).sum()))
-    if not np.isfinite(error) or error == 0:
-        return Interval(value=estimate, reason=NO_SPREAD)
-    half = float(ndtri((1 + level) / 2)) * error
-    low, high = max(ends[0], estimate - half), min(ends[1], estimate + half)
-    return Interval(value=estimate, low=low, high=high, standard_error=error, method="jackknife")
-
-
-def _lists_by_cluster(data: AnalysisInput, top_ords: NDArray[np.int32], n_items: int) -> sparse.csc_matrix:
-    """Return how often each cluster's queries have each item in their first ``K``: shape ``(n_clusters, n_items)``."""
-    lists = top_ords[:, :K]
-    owner = np.repeat(data.clusters.labels, lists.shape[1])
-    item = lists.ravel()
-    real = item >= 0
-    shape = (data.clusters.n_clusters, n_items)
-    return sparse.coo_matrix((np.ones(int(real.sum())), (owner[real], item[real])), shape=shape).tocsc()
-
-
-def _worst(
-    outcomes: Outcomes, top_ords: NDArray[np.int32], counts: NDArray[np.int64], ids: list[str]
-) -> list[dict[str, object]]:
-    """Return the items that are most often wrongly in first place."""
-    wrong = top_ords[outcomes.missed, 0]
-    first = np.bincount(wrong[wrong >= 0], minlength=len(counts))
-    order = np.lexsort((-counts, -first))[:N_LISTED]
-    return [{"id": ids[i], "wrongly_first": int(first[i]), f"n_{K}": int(counts[i])} for i in order if first[i]]
 
 
 def resampled_gallery(data: AnalysisInput) -> Iterator[Slice]:

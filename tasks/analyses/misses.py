@@ -1,4 +1,4 @@
-"""Misses: their kinds, those that may not be mistakes, and disagreement between encoders.
+"""Misses: their kinds, and those that may not be mistakes.
 
 In a miss, the best relevant item is strictly below the first place; a tie is not a miss.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import permutations
 
 import numpy as np
 import pyarrow.compute as pc
@@ -26,7 +25,6 @@ from capim.store.schema import (
 )
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import R1, AnalysisInput, QueryValues, Slice, mean_slices
-from capim.tasks.analyses.gallery import K, is_hub, k_occurrence
 from capim.tasks.protocols import Direction
 from capim.tasks.ranking.layout import layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
@@ -35,13 +33,14 @@ WITHOUT = f"{R1.name} {WITHOUT_AMBIGUOUS}"
 FEWEST = 3  # encoders that agree; the minimum for a suspicion
 MOST = 2 / 3  # of the encoders with result lists
 NEAR = 10  # the last rank of a near miss
+HUB_LISTS = 10  # first items of each result list that are counted for hubs
 N_EXAMPLES = 5
 
 
 def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
     """Yield R@1 of all queries and without the ambiguous misses, by cause and by either, and their share of the misses.
 
-    Ambiguous misses may not be mistakes of the encoder (``docs/protocols.md`` §5b). Nothing is dropped: R@1 does not
+    Ambiguous misses may not be mistakes of the encoder (``docs/metrics.md``). Nothing is dropped: R@1 does not
     change, and the mean over the other queries is reported next to it.
 
     ==============  =====================================================================================
@@ -196,7 +195,7 @@ def error_kinds(data: AnalysisInput) -> Iterator[Slice]:
     ``tie``                 nothing scores above the best relevant item, but an irrelevant item scores the same
     ``false negative``      the first item is right by another annotation (:func:`first_is_right`)
     ``near miss``           the best relevant item is at rank 2 to 10
-    ``hub``                 the first item is a hub (``tasks.analyses.gallery``)
+    ``hub``                 the first item is a hub (:func:`is_hub`)
     ``rest``                none of these
     ======================  ===============================================================================
     """
@@ -225,7 +224,8 @@ def kinds_of(outcomes: Outcomes, corpus: Corpus, first_right: NDArray[np.bool_] 
         tests["false negative"] = first_right
     tests["near miss"] = outcomes.rank_best <= NEAR
     if outcomes.top_ords is not None:
-        tests["hub"] = is_hub(k_occurrence(outcomes.top_ords, K, n_items))[outcomes.top_ords[:, 0]]
+        listed = outcomes.top_ords[:, :HUB_LISTS]
+        tests["hub"] = is_hub(np.bincount(listed[listed >= 0], minlength=n_items))[outcomes.top_ords[:, 0]]
     tests["rest"] = left = np.ones(len(outcomes), dtype=bool)
     kinds = {}
     for name, applies in tests.items():
@@ -234,38 +234,21 @@ def kinds_of(outcomes: Outcomes, corpus: Corpus, first_right: NDArray[np.bool_] 
     return kinds
 
 
+def is_hub(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return a mask of the hubs among items: in far more result lists than others (Radovanović et al., JMLR 11, 2010).
+
+    ``counts`` is the number of lists with the item; a hub's is more than two standard deviations above the mean.
+
+    Examples:
+        >>> is_hub(np.array([1, 1, 1, 1, 1, 1, 1, 20])).tolist().index(True)
+        7
+    """
+    hub: NDArray[np.bool_] = counts > counts.mean() + 2 * counts.std()
+    return hub
+
+
 def clearest(outcomes: Outcomes, chosen: NDArray[np.bool_], rank: NDArray[np.integer]) -> list[str]:
     """Return ids of at most ``N_EXAMPLES`` chosen queries, highest ``rank`` (best rank of a relevant item) first."""
     places = np.flatnonzero(chosen)
     order = np.argsort(-rank[places].astype(np.int64), kind="stable")[:N_EXAMPLES]
     return [str(outcomes.query_ids[place]) for place in places[order]]
-
-
-def disagreement(data: AnalysisInput) -> Iterator[Slice]:
-    """Yield shares of all queries, with examples; a tied query is neither right nor wrong.
-
-    Per encoder: right where another is wrong (one row per other encoder), right as the only one, wrong as the only one,
-    and wrong together with all others. A single encoder has only the last.
-    """
-    names = data.encoders
-    right = np.stack([outcomes.found for outcomes in data.outcomes.values()])
-    wrong = np.stack([outcomes.missed for outcomes in data.outcomes.values()])
-    rank = np.stack([outcomes.rank_best for outcomes in data.outcomes.values()])
-
-    def row(
-        encoder: str, feature: str, which: NDArray[np.bool_], rank: NDArray[np.integer], other: str = ""
-    ) -> QueryValues:
-        return QueryValues(encoder, feature, which, {"examples": clearest(data.queries, which, rank)}, other)
-
-    rows = [
-        row(names[a], "right where wrong", right[a] & wrong[b], rank[b], names[b])
-        for a, b in permutations(range(len(names)), 2)
-    ]
-    for at, name in enumerate(names):
-        rows.append(row(name, "missed by all", np.all(wrong, axis=0), rank.min(axis=0)))
-        if len(names) > 1:
-            others = np.arange(len(names)) != at
-            all_wrong, all_right = np.all(wrong[others], axis=0), np.all(right[others], axis=0)
-            rows.append(row(name, "alone right", right[at] & all_wrong, rank[others].min(axis=0)))
-            rows.append(row(name, "alone wrong", wrong[at] & all_right, rank[at]))
-    yield from mean_slices(data, "disagreement", rows, metric="share of queries")

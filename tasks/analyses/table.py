@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from capim.store.errors import RequestError, unknown
 from capim.store.plugins import Plugin, PluginTable
-from capim.store.schema import AGREEMENT, AMBIGUOUS, ANNOTATION, ERRORS
+from capim.store.schema import AMBIGUOUS, ERRORS
 from capim.store.types import FUSION, TWO_STAGE
 from capim.tasks.protocols import Direction, Kind, Protocol
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from capim.tasks.analyses.analysis import AnalysisInput, Slice
 
 Section: TypeAlias = Literal["slices", "ablations", "failures"]
-Look: TypeAlias = Literal["folded", "of the corpus", "joined", "curve", "R@1 first", "part", "absence"]
 Need: TypeAlias = Literal["vectors", "specs", "truncated"]
 
 HARDWARE, DISTRACTORS = "hardware", "distractors"
@@ -48,11 +47,8 @@ class Analysis:
         of_parts: True if its slices are means over parts of the queries. It slices any metric of queries, and R@1 a
             second time without the ambiguous misses; these depend on all encoders.
         section: Section of the report.
-        looks: Name of a table -> its appearance in the report. ``folded``; ``of the corpus``: equal for all encoders,
-            and stored under one; ``joined``: several metrics in one table; ``curve``: over a numeric setting;
-            ``R@1 first``: the other metrics folded; ``part``: may be among the worst slices of the first screen,
-            ``absence`` also without the feature.
-        labels: Feature of its slices -> its label for readers, in the order of the page; empty: the features, by name.
+        worst: Name of a table with slices that may be among the worst of the report -> True if those without a feature
+            may be, too.
         on_request: True if it runs only when it is named.
         part_of: The analysis that includes this one when it is requested.
         measures: True if the same input may get other slices: random training, or measured times.
@@ -70,8 +66,7 @@ class Analysis:
     version: int | str = 1
     of_parts: bool = False
     section: Section = "slices"
-    looks: Mapping[str, tuple[Look, ...]] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    worst: Mapping[str, bool] = field(default_factory=dict)
     on_request: bool = False
     part_of: str = ""
     measures: bool = False
@@ -129,20 +124,6 @@ def _of_package(plugin: Plugin, found: object) -> Analysis:
     return replace(found, function=function, version=f"{found.version} of {plugin.package} {plugin.version}")
 
 
-_LOOKS: Mapping[str, tuple[Look, ...]] = {
-    "complexity": ("part", "absence"),
-    "length": ("part",),
-    "ordinal": ("part",),
-    "supercategory": ("part",),
-    "category": ("part", "folded"),
-    "truncated-captions": ("part",),
-    "tags": ("part",),
-    "baseline": ("folded", "of the corpus", "joined"),
-    "hubs": ("joined",),
-    TWO_STAGE: ("curve", "R@1 first"),
-    FUSION: ("R@1 first",),
-    **dict.fromkeys((DISTRACTORS, "truncation", "pca", "temperature", "threshold"), ("curve",)),
-}
 _T2I: frozenset[Direction] = frozenset({"t2i"})
 _LABELS: frozenset[Kind] = frozenset({"labels"})
 _VECTORS: frozenset[Need] = frozenset({"vectors"})
@@ -151,9 +132,7 @@ _VECTORS_AND_SPECS: frozenset[Need] = frozenset({"vectors", "specs"})
 
 def _own(name: str, function: str, tables: str | Mapping[str, str], **facts: Any) -> Analysis:
     """Return a built-in analysis; with a single table of its own name, the heading may be given as a string."""
-    headings = {name: tables} if isinstance(tables, str) else tables
-    looks = {table: _LOOKS[table] for table in headings if table in _LOOKS}
-    return Analysis(name, function, headings, looks=looks, **facts)
+    return Analysis(name, function, {name: tables} if isinstance(tables, str) else tables, **facts)
 
 
 _ablation = partial(_own, section="ablations", of_languages=False)
@@ -180,13 +159,30 @@ _OF_OBJECTS = {
     "category-inferred": "Objects named in the caption (inferred from words)",
 }
 _OWN = (
-    _own("complexity", "content:complexity", _OF_CAPTIONS, directions=_T2I, of_parts=True, version=3),
-    _own("categories", "content:categories", _OF_OBJECTS, scope="all encoders", of_parts=True, version=3),
+    _own(
+        "complexity",
+        "content:complexity",
+        _OF_CAPTIONS,
+        directions=_T2I,
+        of_parts=True,
+        worst={"complexity": True, "length": False, "ordinal": False},
+        version=3,
+    ),
+    _own(
+        "categories",
+        "content:categories",
+        _OF_OBJECTS,
+        scope="all encoders",
+        of_parts=True,
+        worst={"supercategory": False, "category": False},
+        version=3,
+    ),
     _own(
         "truncated-captions",
         "content:truncated_captions",
         "Captions longer than the model's limit",
         needs=frozenset({"truncated"}),
+        worst={"truncated-captions": False},
         version=2,
     ),
     _own(
@@ -195,24 +191,25 @@ _OWN = (
         "By language, kind of query, relevant documents and page",
         kinds=frozenset({"judged"}),
         directions=_T2I,
+        worst={"judged": False},
+    ),
+    _own(ERRORS, "misses:error_kinds", "Kinds of errors", kinds=_LABELS | {"retrieval", "judged"}),
+    _own(
+        "tags",
+        "content:tags",
+        "By tag",
+        kinds=frozenset({"quadruples"}),
+        of_parts=True,
+        worst={"tags": False},
+        version=2,
     ),
     _own(
-        ERRORS,
-        "misses:error_kinds",
-        "Kinds of errors",
-        kinds=_LABELS | {"retrieval", "judged"},
-        labels={kind: kind for kind in ("hit", "tie", "near miss", "hub", "false negative", "rest")},
+        "classes",
+        "labels:classes",
+        {"class": "By class", "confusion": "Confused classes"},
+        kinds=_LABELS,
+        worst={"class": False},
     ),
-    _own("disagreement", "misses:disagreement", "Correct where another encoder is wrong", scope="all encoders"),
-    _own("tags", "content:tags", "By tag", kinds=frozenset({"quadruples"}), of_parts=True, version=2),
-    _own(
-        "baselines",
-        "content:caption_baselines",
-        {"baseline": "Captions only, without the image"},
-        kinds=frozenset({"pairs"}),
-        scope="all encoders",
-    ),
-    _own("classes", "labels:classes", {"class": "By class", "confusion": "Confused classes"}, kinds=_LABELS),
     _ablation(
         "prompts",
         "labels:prompts",
@@ -238,7 +235,6 @@ _OWN = (
         needs=_VECTORS,
         on_request=True,
     ),
-    _own("hubs", "gallery:hubs", "Hubs"),
     _ablation("compression", "ablations:vector_forms", _FORMS, directions=_T2I, needs=_VECTORS_AND_SPECS),
     _ablation(
         "approximate-search",
@@ -264,14 +260,7 @@ _OWN = (
         "temperatures", "calibration:temperatures", {"temperature": "Temperature and calibration"}, needs=_VECTORS
     ),
     _ablation("thresholds", "calibration:thresholds", {"threshold": "Answering only above a threshold"}, version=2),
-    _own(
-        AMBIGUOUS,
-        "misses:ambiguous",
-        "Ambiguous",
-        scope="all encoders",
-        section="failures",
-        labels={ANNOTATION: "another annotation", AGREEMENT: "agreement of encoders (a suspicion)"},
-    ),
+    _own(AMBIGUOUS, "misses:ambiguous", "Ambiguous", scope="all encoders", section="failures"),
     _ablation("resampled-gallery", "gallery:resampled_gallery", "Resampled gallery", on_request=True),
 )
 ANALYSES = PluginTable("capim.analyses", {analysis.name: analysis for analysis in _OWN}, _of_package)
@@ -288,9 +277,9 @@ def headings(section: Section) -> dict[str, str]:
     }
 
 
-def looks_of(table: str) -> tuple[Look, ...]:
-    """Return how the report shows a table of slices; empty for one of a package that was removed."""
-    return next((analysis.looks.get(table, ()) for analysis in ANALYSES.values() if table in analysis.tables), ())
+def worst_tables() -> dict[str, bool]:
+    """Return ``Analysis.worst`` of all analyses."""
+    return {table: without for analysis in ANALYSES.values() for table, without in analysis.worst.items()}
 
 
 def of_parts() -> list[str]:

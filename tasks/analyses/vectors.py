@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow.compute as pc
@@ -18,34 +19,48 @@ from capim.tasks.analyses.analysis import SingleVectors
 from capim.tasks.results.stored import has_vectors
 
 
-def vector_reader(
-    store: EmbeddingStore, fingerprints: Mapping[str, str], corpus: str
-) -> Callable[[str], SingleVectors | None]:
-    """Return a function that reads an encoder's vectors by its name; it returns None without one vector per item."""
+@dataclass(frozen=True)
+class StoredVectors:
+    """The stored vectors of some encoders on one corpus, in the form of ``AnalysisInput``.
 
-    def read(name: str) -> SingleVectors | None:
-        encoder = fingerprints[name]
-        if not has_vectors(store, encoder, corpus) or store.encoder(encoder).vectors == "multi":
+    Attributes:
+        fingerprints: Encoder name -> fingerprint.
+    """
+
+    store: EmbeddingStore
+    fingerprints: Mapping[str, str]
+    corpus: Corpus
+
+    def single(self, name: str) -> SingleVectors | None:
+        """Return the vectors of an encoder; None for one without one vector per item."""
+        encoder, corpus = self.fingerprints[name], self.corpus.fingerprint
+        if not has_vectors(self.store, encoder, corpus) or self.store.encoder(encoder).vectors == "multi":
             return None
-        images = store.vectors(encoder=encoder, corpus=corpus, modality="image")
-        captions = store.vectors(encoder=encoder, corpus=corpus, modality="caption")
+        images = self.store.vectors(encoder=encoder, corpus=corpus, modality="image")
+        captions = self.store.vectors(encoder=encoder, corpus=corpus, modality="caption")
         return SingleVectors(
             images=images.matrix, captions=captions.matrix, image_norms=images.norms, caption_norms=captions.norms
         )
 
-    return read
+    def items(self, name: str, modality: Modality, ords: NDArray[np.int32]) -> Ragged | None:
+        """Return the vectors of some items of an encoder; None for one without vectors."""
+        encoder, corpus = self.fingerprints[name], self.corpus.fingerprint
+        found = has_vectors(self.store, encoder, corpus)
+        return stored_items(self.store, encoder, corpus, modality, ords) if found else None
 
-
-def item_reader(
-    store: EmbeddingStore, fingerprints: Mapping[str, str], corpus: str
-) -> Callable[[str, Modality, NDArray[np.int32]], Ragged | None]:
-    """Return a function that reads the vectors of an encoder's items, in the form of ``AnalysisInput.items``."""
-
-    def read(name: str, modality: Modality, ords: NDArray[np.int32]) -> Ragged | None:
-        encoder = fingerprints[name]
-        return stored_items(store, encoder, corpus, modality, ords) if has_vectors(store, encoder, corpus) else None
-
-    return read
+    @cached_property
+    def truncated(self) -> dict[str, NDArray[np.bool_]]:
+        """Encoder name -> mask of the captions longer than its model reads, for encoders that truncated any."""
+        rows = self.store.sql(
+            "SELECT corpus_fingerprint, encoder_fingerprint, ord FROM embeddings "
+            "WHERE truncated AND modality = 'caption'"
+        ).filter(pc.field("corpus_fingerprint") == self.corpus.fingerprint)
+        by_encoder: dict[str, NDArray[np.bool_]] = {}
+        for name, fingerprint in self.fingerprints.items():
+            ords = rows.filter(pc.field("encoder_fingerprint") == fingerprint)["ord"].to_numpy()
+            if len(ords):
+                by_encoder[name] = np.isin(np.arange(len(self.corpus.captions)), ords)
+        return by_encoder
 
 
 def stored_items(
@@ -59,21 +74,6 @@ def stored_items(
     distinct, back = np.unique(ords, return_inverse=True)
     found = Ragged.concatenate(vectors(distinct))
     return replace(found.take(back), ords=np.arange(len(ords), dtype=np.int32))
-
-
-def read_truncated(
-    store: EmbeddingStore, fingerprints: Mapping[str, str], corpus: Corpus
-) -> dict[str, NDArray[np.bool_]]:
-    """Return encoder name -> mask of the captions longer than its model reads, for encoders that truncated any."""
-    rows = store.sql(
-        "SELECT corpus_fingerprint, encoder_fingerprint, ord FROM embeddings WHERE truncated AND modality = 'caption'"
-    ).filter(pc.field("corpus_fingerprint") == corpus.fingerprint)
-    by_encoder: dict[str, NDArray[np.bool_]] = {}
-    for name, fingerprint in fingerprints.items():
-        ords = rows.filter(pc.field("encoder_fingerprint") == fingerprint)["ord"].to_numpy()
-        if len(ords):
-            by_encoder[name] = np.isin(np.arange(len(corpus.captions)), ords)
-    return by_encoder
 
 
 def chosen(n: int, most: int, seed: int) -> NDArray[np.int32]:

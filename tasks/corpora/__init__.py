@@ -24,10 +24,14 @@ class CorpusEntry:
         title: One line that describes the corpus.
         size: Number of images and captions, in words.
         languages: BCP-47 codes of the captions; empty if the user's files decide.
+        domain: What the images show.
+        citation: Address of the paper, or of the page that asks to be cited.
         licence: Licence of the captions and images.
         origin: Address of a published corpus that is read from files.
         needs: What the user has to provide before the corpus can be read.
         hub: Id of the data set on the Hugging Face hub; empty if it cannot be read from there.
+        revisions: Commit of each data set on the hub that the corpus is read from, where a source states one.
+        pinned_by: This source.
         known_as: Its names in mteb, CLIP_benchmark and on the hub.
         differs: What those hold that this does not, or the other way round; empty if they are the same.
         module: Name of the reader's module in ``readers/`` where it is not that of the corpus; of a package's corpus
@@ -42,10 +46,14 @@ class CorpusEntry:
     title: str
     size: str = "any"
     languages: Sequence[str] = ("en",)
+    domain: str = "the user's"
+    citation: str = "none"
     licence: str = "the user's"
     origin: str = ""
     needs: str = "nothing"
     hub: str = ""
+    revisions: Mapping[str, str] = field(default_factory=dict)
+    pinned_by: str = "nobody"
     known_as: Sequence[str] = ()
     differs: str = ""
     module: str = ""
@@ -54,7 +62,7 @@ class CorpusEntry:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def _entry(name: str, task: JudgedTask) -> CorpusEntry:
+def _entry(task: JudgedTask) -> CorpusEntry:
     """The entry of a published corpus of queries, pages and judgements."""
     known = next((counts for counts in task.subsets.values() if counts is not None), None)
     size = "no published counts"
@@ -62,12 +70,17 @@ def _entry(name: str, task: JudgedTask) -> CorpusEntry:
         n_subsets = f", each of {len(task.subsets)} languages" if len(task.subsets) > 1 else ""
         size = f"{task.n_documents:,} pages, {known.queries:,} queries{n_subsets}"
     return CorpusEntry(
-        title=f"Document pages, queries and judgements: {name} of mteb",
+        title=f"Judged pages: {task.domain}",
         size=size,
         languages=(),
-        licence="the data set's",
+        domain=f"documents: {task.domain}",
+        citation=task.citation,
+        licence=task.licence,
         needs="the hub; or root (the data set as a folder)",
         hub=task.dataset,
+        revisions={task.dataset: task.revision} if task.revision else {},
+        pinned_by="mteb" if task.revision else CorpusEntry.pinned_by,
+        known_as=[task.dataset.removesuffix("_beir").replace("mteb/", "vidore/")],
     )
 
 
@@ -81,8 +94,13 @@ def _of_package(plugin: Plugin, found: object) -> CorpusEntry:
     return replace(found, module=found.module or plugin.point.module)
 
 
-_JUDGED = {name: _entry(name, task) for name, task in JUDGED_TASKS.items()}
+_JUDGED = {name: _entry(task) for name, task in JUDGED_TASKS.items()}
 CORPORA = PluginTable("capim.corpora", OWN_CORPORA | _JUDGED, _of_package)
+
+
+def pinned(dataset: str) -> str | None:
+    """Return the commit at which a published corpus reads a data set of the hub; None if no source states one."""
+    return next((entry.revisions[dataset] for entry in CORPORA.values() if dataset in entry.revisions), None)
 
 
 def named_elsewhere(text: str) -> str:
@@ -90,7 +108,4 @@ def named_elsewhere(text: str) -> str:
     for name, entry in CORPORA.items():
         if text in (*entry.known_as, *filter(None, [entry.hub])):
             return f"{text} is {name} here{entry.differs and f' ({entry.differs})'}: --corpora {name}"
-    for name, task in JUDGED_TASKS.items():
-        if text in (task.dataset, task.dataset.removesuffix("_beir").replace("mteb/", "vidore/")):
-            return f"{text} is {name} here: --corpora {name}"
     return ""

@@ -21,8 +21,7 @@ from capim.store.schema import JUDGED, LABEL, texts
 from capim.store.sets.columns_read import language_code, told
 from capim.store.tables import is_image_name
 from capim.store.types import MODALITIES, Corpus, Modality
-from capim.tasks.corpora.description import reader_call
-from capim.tasks.corpora.images.image_files import Missing
+from capim.tasks.corpora.description import Missing, reader_call
 from capim.tasks.corpora.layouts import Recognised, toml_lines
 from capim.tasks.corpora.subset import index_images
 from capim.tasks.protocols import MAIN, Protocol
@@ -31,6 +30,7 @@ from capim.tasks.statistics.decision import unequal_weights
 
 _SHOWN = 20  # images that are left out
 _SHOWN_CHANGES = 3
+_NOTHING = pa.array(["", "nan", "none", "null"])
 _Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
 _JUDGED = ("judgements", "fewest relevant per query", "most relevant per query")
 _CODE = re.compile(r"n?[0-9]+")
@@ -47,7 +47,7 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
     * ``duplicate images``: images beyond the first with the same bytes;
     * ``duplicate captions``: captions with the same text, language and translator as an earlier caption of any image;
       as queries or items they tie exactly. Negatives are not counted;
-    * ``empty captions``: captions that are empty or white space;
+    * ``empty captions``: captions that are empty or white space, or the word nan, none or null;
     * ``annotated``: images with annotated objects; ``without bytes``: images given by id only;
     * ``pairs``: category -> wrong captions, each against every right caption of its image;
     * ``quadruples``: Winoground-form examples;
@@ -67,7 +67,7 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
     per_part = own.group_by(["image_id", "language", "translator"], use_threads=False).aggregate([([], "count_all")])
     most = per_part.group_by("image_id", use_threads=False).aggregate([("count_all", "max")])
     said = own.filter(pc.is_valid(own["text"])).select(["text", "language", "translator"])
-    blank = pc.equal(pc.utf8_trim_whitespace(captions["text"]), pa.scalar(""))
+    blank = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(captions["text"])), _NOTHING)
     positives = corpus.relevance.filter(pc.field("grade") > 0)
     queries = (
         positives.group_by(["ground_truth", "direction", "query_id"], use_threads=False)
@@ -236,7 +236,7 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
             _n_repeated(complete.captions.select(["text", "language"])) if facts["judged"] else 0,
             "queries have the text of an earlier query",
         ),
-        (facts["empty captions"], "captions are empty"),
+        (facts["empty captions"], "captions are empty, or nan, none or null"),
         (
             0 if facts["quadruples"] or facts["judged"] or facts["labels"] else facts["undescribed"],
             "images have no caption: they are distractors in the gallery",

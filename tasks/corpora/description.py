@@ -19,7 +19,8 @@ Options that several readers share:
 * ``root``: file or folder of the data; where a reader can do without it, it reads the hub;
 * ``images``: folder of the image files, COCO's under any of their names; without one, texts and ids only, unless the
   data set holds the images;
-* ``missing``: ``"error"`` (default), or ``"skip"`` to leave out images without a file;
+* ``missing``: ``"error"`` (default), or ``"skip"`` to leave out images without a file, and rows that lack a cell or
+  cannot be read;
 * ``split``, ``languages``, ``translators``, ``categories``: the parts to read;
 * ``dataset``, ``config``, ``revision``: hub id (or a folder in the hub's layout), configuration, and branch, tag or
   commit, used without ``root``;
@@ -39,14 +40,14 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, cast, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.forms import NO_COLUMNS, Columns
 from capim.store.plugins import OWN
-from capim.store.tables import SUFFIXES
+from capim.store.tables import SUFFIXES, skipping_bad_rows
 from capim.store.types import Corpus, name_fault
 from capim.tasks.corpora import CORPORA, named_elsewhere
 from capim.tasks.corpora.files import corpus_name
@@ -55,6 +56,8 @@ from capim.tasks.corpora.layouts import Recognised, recognise_file, recognise_fo
 from capim.tasks.corpora.readers.judged import task_reader
 from capim.tasks.corpora.readers.published import UNPUBLISHED, table_reader
 from capim.tasks.corpora.subset import sample_corpus, sample_suffix
+
+Missing: TypeAlias = Literal["error", "skip"]
 
 # pydantic's error type -> the expected type in TOML's terms, where pydantic's own message does not use them
 _EXPECTED = {
@@ -73,7 +76,7 @@ class ReaderCall:
 
     Attributes:
         reader: The function.
-        options: Its keyword arguments; paths are absolute.
+        options: Its keyword arguments, ``missing`` and ``licence``; paths are absolute.
         name: Name that replaces the corpus' own; None to keep it.
         place: The file or folder that own data are named after; None if the description names the corpus, or if it is
             a known one.
@@ -101,18 +104,20 @@ class ReaderCall:
         """The call with another value of an option; unchanged for None. RequestError for a reader without it."""
         if value is None:
             return self
-        if option not in (known := inspect.signature(self.reader).parameters):
+        if option not in (known := _options_of(self.reader)):
             raise RequestError(f"{self.usual_name}: its reader has no option {option!r}; it takes {', '.join(known)}")
         return replace(self, options={**self.options, option: value})
 
     def read(self) -> Corpus:
         """The corpus, or the sample of it; own files in the form of a published corpus are named after their place."""
-        corpus = self.reader(**self.options)
+        parameters = inspect.signature(self.reader).parameters
+        with skipping_bad_rows(self.options.get("missing") == "skip"):
+            corpus = self.reader(**{option: value for option, value in self.options.items() if option in parameters})
         if corpus.origin.startswith(UNPUBLISHED) and (root := self.options.get("root")):
             name = f"{corpus.name}-{corpus_name(Path(str(root)))}"
             corpus = replace(corpus, name=name, origin=f"{root} ({corpus.origin})")
-        if self.name is not None:
-            corpus = replace(corpus, name=self.name)
+        licence = str(self.options.get("licence", corpus.licence))
+        corpus = replace(corpus, name=self.name or corpus.name, licence=licence)
         return corpus if self.sample is None else sample_corpus(corpus, self.sample, seed=self.seed)
 
 
@@ -246,15 +251,26 @@ class _Description(BaseModel):
 
 
 def description_model(reader: Callable[..., Corpus]) -> type[BaseModel]:
-    """The pydantic model of a description of this reader: its parameters, and what every description may hold."""
+    """The pydantic model of a description of this reader: its options, and what every description may hold."""
+    options = {name: each for name, each in _options_of(reader).items() if name not in _Description.model_fields}
+    return create_model("Description", __base__=_Description, **options)
+
+
+def _options_of(reader: Callable[..., Corpus]) -> dict[str, Any]:
+    """Option of a reader -> its type and default (``...`` without one).
+
+    What a reader of images may do with missing ones, and the licence of data of the user's own, need no parameter.
+    """
     hints = get_type_hints(reader, include_extras=True)
     options: dict[str, Any] = {
-        name: (hint, ... if parameter.default is parameter.empty else parameter.default)
-        for name, parameter in inspect.signature(reader).parameters.items()
-        if name not in _Description.model_fields
-        for hint in [str | Path if hints[name] is Path else hints[name]]
+        name: (str | Path if hints[name] is Path else hints[name], ... if each.default is each.empty else each.default)
+        for name, each in inspect.signature(reader).parameters.items()
     }
-    return create_model("Description", __base__=_Description, **options)
+    if "images" in options:
+        options.setdefault("missing", (Missing, "error"))
+    if "name" in options:
+        options.setdefault("licence", (str, "unknown"))
+    return options
 
 
 def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> ReaderCall:
@@ -270,19 +286,18 @@ def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> Read
         settings: Any = model.model_validate(dict(content))
     except ValidationError as error:
         raise RequestError(_faults(error, content, model, where)) from error
-    parameters = inspect.signature(reader).parameters
+    known, hints = _options_of(reader), get_type_hints(reader)
     options = {
-        option: _absolute(value, base) if _is_path(option, value, str(parameters[option].annotation), base) else value
+        option: _absolute(value, base) if _is_path(option, value, str(known[option][0]), base) else value
         for option, value in content.items()
-        if option in parameters
+        if option in known
     }
-    hints = get_type_hints(reader)
-    options |= {option: Path(str(options[option])) for option in options if hints[option] is Path}
-    unnamed = "name" in parameters and "name" not in content
+    options |= {option: Path(str(options[option])) for option in options if hints.get(option) is Path}
+    unnamed = "name" in known and "name" not in content
     return ReaderCall(
         reader=reader,
         options=options,
-        name=None if "name" in parameters else settings.name,
+        name=None if "name" in known else settings.name,
         place=Path(str(options.get("root") or options.get("dataset"))) if unnamed else None,
         sample=settings.sample,
         seed=settings.sample_seed,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
-from collections.abc import Collection, Sequence
+import tokenize
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any
@@ -34,8 +36,7 @@ def folder_in(folder: Path, name: str) -> Path | None:
 
 def require_file(path: str | Path, what: str) -> Path:
     """The file, made absolute; raises ``RequestError`` if it does not exist."""
-    file = Path(path).expanduser().absolute()
-    return existing_file(file, what)
+    return existing_file(Path(path).expanduser().absolute(), what)
 
 
 def require_known(where: object, what: str, names: Collection[str], known: Collection[str]) -> None:
@@ -63,17 +64,15 @@ def first_match(folder: Path, *patterns: str) -> Path | None:
 
 def require_match(folder: Path, *patterns: str, hint: str = "") -> Path:
     """As :func:`first_match`; raises ``RequestError`` with the patterns and the hint if there is no match."""
-    file = first_match(folder, *patterns)
-    if file is None:
-        raise RequestError(f"{folder}: no {' or '.join(patterns)} in it{hint and f'; {hint}'}")
-    return file
+    return require_files(folder, {"": patterns}, hint=hint)[""]
 
 
-def require_files(folder: Path, names: Sequence[str], *, hint: str) -> list[Path]:
-    """The files of these names; raises ``RequestError`` with all that do not exist, and the hint."""
-    if absent := [name for name in names if not (folder / name).is_file()]:
-        raise RequestError(f"{folder}: no {', '.join(absent)} in it; {hint}")
-    return [folder / name for name in names]
+def require_files(folder: Path, patterns: Mapping[str, Sequence[str]], *, hint: str) -> dict[str, Path]:
+    """The first match of the patterns of each file, by its name; raises ``RequestError`` with all without one."""
+    found = {name: first_match(folder, *each) for name, each in patterns.items()}
+    if absent := [" or ".join(patterns[name]) for name, file in found.items() if file is None]:
+        raise RequestError(f"{folder}: no {', '.join(absent)} in it{hint and f'; {hint}'}")
+    return {name: file for name, file in found.items() if file is not None}
 
 
 def choose_split(where: object, splits: Sequence[str], given: str | None = None) -> str:
@@ -100,8 +99,7 @@ def corpus_name(path: Path) -> str:
     """
     plain = uncompressed(path)
     stem = plain.stem if plain.suffix.lower() in _SUFFIXES else path.name
-    words = "".join(c if c.isascii() and (c.isalnum() or c in "._") else " " for c in stem).split()
-    return "-".join(words).lstrip("._-") or "corpus"
+    return "-".join(re.findall(r"[A-Za-z0-9._]+", stem)).lstrip("._-") or "corpus"
 
 
 def field(entry: object, key: str, kind: type | UnionType, where: object) -> Any:
@@ -145,10 +143,18 @@ def said(cell: object, where: object) -> list[str]:
 
 
 def unlisted(cell: object) -> object:
-    """A list of texts that is written as one text, as in ``['one', 'two']``, as a list; any other cell as it is."""
+    """A list of texts that is written as one text, by Python, JSON or NumPy, as a list; any other cell as it is.
+
+    Examples:
+        >>> unlisted("['one', 'two']"), unlisted("['one' 'two']"), unlisted("one")
+        (['one', 'two'], ['one', 'two'], 'one')
+    """
     if isinstance(cell, str) and _LISTED.fullmatch(cell):
         try:
-            return ast.literal_eval(cell.strip())
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            listed = ast.literal_eval(cell.strip())
+            tokens = tokenize.generate_tokens(io.StringIO(cell.strip()).readline)  # NumPy writes no commas
+            texts = [ast.literal_eval(token.string) for token in tokens if token.type == tokenize.STRING]
+        except (ValueError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError):
             return cell
+        return texts if all(isinstance(one, str) for one in listed) else listed
     return cell

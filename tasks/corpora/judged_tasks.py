@@ -39,7 +39,8 @@ class SubsetCounts(NamedTuple):
 
 # Columns of the file, in the order of SubsetCounts.
 _COUNTED = ("num_samples", "unique_queries", "num_relevant", "min_relevant_per_query", "max_relevant_per_query")
-_AS_THEY_ARE = ("task", "dataset", "revision", "split", "layout", "language")  # columns that are fields of JudgedTask
+# Columns that are fields of JudgedTask.
+_AS_THEY_ARE = ("task", "dataset", "revision", "split", "layout", "language", "licence", "domain", "citation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,7 @@ class JudgedTask:
         layout: Name of a table, as in ``LAYOUTS`` of ``tasks.corpora.readers.judged``.
         n_documents: Pages of a subset; None where nobody has published it.
         language: Of the queries, where neither their subset nor their table says it.
+        licence: By mteb, as ``domain`` and ``citation``, the address of its reference; ``unknown`` if it has none.
         subsets: Name (empty without subsets) -> its counts; None where nobody has published them.
     """
 
@@ -66,6 +68,9 @@ class JudgedTask:
     layout: str
     n_documents: int | None
     language: str
+    licence: str
+    domain: str
+    citation: str
     subsets: Mapping[str, SubsetCounts | None]
 
 
@@ -77,7 +82,7 @@ def _tasks() -> dict[str, JudgedTask]:
             known = tasks.get(row["corpus"])
             tasks[row["corpus"]] = JudgedTask(
                 **{name: row[name] for name in _AS_THEY_ARE},
-                main_metric=row["main_score"].replace("ndcg_at_", "nDCG@"),
+                main_metric=row["main_score"].replace("ndcg_at_", "nDCG@").replace("recall_at_", "recall@"),
                 n_documents=int(row["num_documents"]) if row["num_documents"] else None,
                 subsets={**(known.subsets if known else {}), row["subset"]: counts},
             )

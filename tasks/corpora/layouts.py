@@ -17,7 +17,7 @@ from capim.store.forms import FORMS, NO_COLUMNS, Columns
 from capim.store.tables import SUFFIXES, open_table, suffix_of, uncompressed
 from capim.tasks.corpora import OWN_CORPORA
 from capim.tasks.corpora.files import corpus_name
-from capim.tasks.corpora.images.image_files import images_below, without_image_suffix
+from capim.tasks.corpora.images.image_files import files_below, images_below, without_image_suffix
 from capim.tasks.corpora.readers import table
 from capim.tasks.corpora.readers.hub import is_saved
 from capim.tasks.corpora.readers.image_texts import text_files
@@ -33,7 +33,8 @@ _SHOWN = 3
 _SUBFOLDERS = 20
 _SPLITS = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
 _WEIGHTS = (".safetensors", ".bin", ".pt")
-_NOT_READ = (".xlsx", ".xls", ".ods", ".yaml", ".yml", ".xml")  # tables to people
+# Suffixes of tables to people.
+_NOT_READ = (".xlsx", ".xls", ".ods", ".yaml", ".yml", ".xml", ".caption", ".eng", ".pkl", ".h5", ".sqlite", ".db")
 _NOT_CAPTIONS = ("instances", "person_keypoints", "panoptic", "stuff")  # COCO's files of other tasks
 
 
@@ -119,7 +120,8 @@ def _own_layouts(folder: Path, columns: Columns) -> Iterator[Recognised | None]:
         yield _as("hub", "a data set of save_to_disk", dataset=folder, name=name)
     if is_judged_folder(folder):
         yield _as("judged", "queries, documents and judgements", dataset=folder, name=name)
-    yield _usual_table(folder, columns)
+    file = table.named_table(folder)
+    yield _within(folder, "annotations", columns) if file is None else _table(file, folder, columns)
     if is_sharded(folder):
         how = "labelled images, in CLIP_benchmark's shards (docs/labels.md)"
         yield _as("labels", how, root=folder, name=name)
@@ -162,13 +164,6 @@ def _coco(folder: Path) -> Recognised | None:
         return None
     how = f"captions in COCO's format, in {_at(files[0], folder)}"
     return _as("coco-captions", how, root=folder, captions=files[0])
-
-
-def _usual_table(folder: Path, columns: Columns) -> Recognised | None:
-    """A table with the name ``captions``, ``metadata``, ``pairs`` or ``quadruples``, or one in ``annotations/``."""
-    if (file := table.named_table(folder)) is not None:
-        return _table(file, folder, columns)
-    return _within(folder, "annotations", columns)
 
 
 def _within(folder: Path, inner: str, columns: Columns) -> Recognised | None:
@@ -249,8 +244,10 @@ _HINTED = ("captions", "quadruples", "questions", "composed", "ratings")  # the 
 
 def _hints(folder: Path) -> Iterator[str]:
     """Return hints on an unrecognised folder: its contents, and the changes that would make it a corpus."""
-    tables = [file for file in table.tables_in(folder) if suffix_of(file) != ".txt"]
-    for file in tables:
+    inner = [folder, *_folders(folder)[:_SUBFOLDERS]]
+    by_folder = ([file for file in table.tables_in(each) if suffix_of(file) != ".txt"] for each in inner)
+    tables = next(filter(None, by_folder), [])
+    for file in tables[:_SHOWN]:
         try:
             columns, rows = open_table(file)
         except RequestError as error:
@@ -264,16 +261,15 @@ def _hints(folder: Path) -> Iterator[str]:
         except RequestError as error:
             faults = "; ".join(error.faults)
             line = f'{faults}; write this into {folder / "corpus.toml"}, with reader = "{reader}" and {option} = '
-            yield f'{line}"{file.name}"'
-    inner = [sub for sub in _folders(folder)[:_SUBFOLDERS] if _is_corpus(sub)]
-    if inner:
-        yield f"the corpus may be a folder in it: {' or '.join(map(str, inner[:_SHOWN]))}"
+            yield f'{line}"{_at(file, folder)}"'
+    if corpora := [sub for sub in inner[1:] if _is_corpus(sub)]:
+        yield f"the corpus may be a folder in it: {' or '.join(map(str, corpora[:_SHOWN]))}"
     images = images_below(folder)
     if images and not tables:
         folders = list(dict.fromkeys(file.rpartition("/")[0] for file in images if "/" in file))
         shown = ", ".join(folders[:_SHOWN]) + (" …" if len(folders) > _SHOWN else "")
         where = f" in the folders {shown}" if folders else ""
-        other = sorted(file.name for file in folder.glob("*.*") if file.suffix.lower() in _NOT_READ)
+        other = sorted(file for file in files_below(folder) if Path(file).suffix.lower() in _NOT_READ)
         unread = (
             f" ({', '.join(other[:_SHOWN])}: not read; save it as a table of {', '.join(SUFFIXES)})" if other else ""
         )

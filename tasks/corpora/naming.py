@@ -6,11 +6,9 @@ a folder or file, or the JSON of a description. All functions take the rows of `
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,9 +16,9 @@ import pyarrow as pa
 
 from capim.store.errors import RequestError, did_you_mean, noted
 from capim.store.schema import StoredCorpus
-from capim.store.types import Corpus, canonical_json, is_fingerprint
-from capim.tasks.corpora import CORPORA, CorpusEntry
-from capim.tasks.corpora.description import load_reader, reader_call
+from capim.store.types import HUB, Corpus, canonical_json, is_fingerprint
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.description import reader_call
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.subset import sample_suffix
 
@@ -84,12 +82,7 @@ def stored_corpus(
     else:
         row = _named(what, rows, sample, seed)
         if row is not None and here is not None and here.name != row.name:
-            origin = row.locations[-1] if row.locations else "another program"
-            raise RequestError(
-                f"corpus {what!r} is ambiguous: the folder or file {location_of(what)}, stored as {here.name!r}, or "
-                f"the stored corpus {row.name!r} from {origin}; give {here.name!r} for the first, "
-                f"{row.fingerprint!r} for the second"
-            )
+            raise RequestError(_ambiguous(row, here.name))
         row = here or row or _moved(what, rows, sample, seed)
     if row is None:
         raise RequestError(_unknown(what, rows, uri))
@@ -147,6 +140,9 @@ def disambiguate(corpus: Corpus, reading: CorpusToRead, register: Sequence[Store
     that name, the name of the parent folder is put before it. Data that were moved keep their name, and so do known
     corpora and corpora with a name in their description.
 
+    Raises:
+        RequestError: The name that was given is that of a stored corpus, and of a folder here with other contents.
+
     Examples:
         >>> from types import SimpleNamespace
         >>> from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
@@ -165,17 +161,26 @@ def disambiguate(corpus: Corpus, reading: CorpusToRead, register: Sequence[Store
     if place is None:
         return corpus
     rows = _newest_first(register)
+    named = _own_name(corpus, place, rows, suffix)
+    same = next((row for row in rows if row.name == reading.what), None)
+    if same is not None and named.name != same.name + suffix:
+        raise RequestError(_ambiguous(same, named.name))
+    return named
+
+
+def _own_name(corpus: Corpus, place: Path, rows: Sequence[StoredCorpus], suffix: str) -> Corpus:
+    """Return own data under the name that they are stored under."""
     own = corpus.name.removesuffix(suffix)
     for row in rows:
-        if corpus.location in row.locations and f"-{_base(row)}".endswith(f"-{own}"):
-            return replace(corpus, name=_base(row) + suffix)
+        if corpus.location in row.locations and f"-{base_name(row)}".endswith(f"-{own}"):
+            return replace(corpus, name=base_name(row) + suffix)
     counts = (corpus.images.num_rows, corpus.captions.num_rows)
     for row in rows:  # moved or copied: the same contents under this name, or under a disambiguated one
         if f"-{row.name}".endswith(f"-{corpus.name}") and (row.n_images, row.n_captions) == counts:
             moved = replace(corpus, name=row.name)
             if moved.fingerprint == row.fingerprint:
                 return moved
-    taken = {_base(row) for row in rows if row.locations}
+    taken = {base_name(row) for row in rows if row.locations}
     name = own
     for parent in place.parents:
         if name not in taken or not parent.name:
@@ -188,7 +193,7 @@ def _newest_first(register: Sequence[StoredCorpus]) -> list[StoredCorpus]:
     return sorted(register, key=lambda row: row.written, reverse=True)
 
 
-def _base(row: StoredCorpus) -> str:
+def base_name(row: StoredCorpus) -> str:
     """The name of the corpus that a stored corpus is a sample of; its own where it is none."""
     return str(row.name).removesuffix(sample_suffix(row.sample, row.seed or 0))
 
@@ -232,6 +237,16 @@ def _can_be_read(location: str) -> bool:
     return location in CORPORA or location.startswith("{") or Path(location).exists()
 
 
+def _ambiguous(row: StoredCorpus, other: str) -> str:
+    """Return the fault of the name of a stored corpus that is also a folder with other data, named ``other``."""
+    origin = row.locations[-1] if row.locations else "another program"
+    return (
+        f"corpus {row.name!r} is ambiguous: the folder or file {location_of(row.name)}, {other!r} in the store, or "
+        f"the stored corpus {row.name!r} from {origin}; give './{row.name}' for the first, {row.fingerprint!r} for the "
+        "second"
+    )
+
+
 def _unknown(what: What, rows: Sequence[StoredCorpus], uri: str) -> str:
     shown = what if isinstance(what, str) else str(what.get("name") or what.get("root") or what.get("reader"))
     names = sorted({str(row.name) for row in rows})
@@ -259,7 +274,7 @@ def corpus_items(corpus: Corpus, kind: str) -> list[dict[str, Any]]:
 
 
 def list_corpora() -> list[dict[str, str]]:
-    """All rows of ``CORPORA`` in their order; looks into the hub's cache but never at the network."""
+    """All rows of ``CORPORA`` in their order; no reader is imported."""
     return [
         {
             "name": name,
@@ -268,29 +283,14 @@ def list_corpora() -> list[dict[str, str]]:
             "languages": f"{len(row.languages)} languages"
             if len(row.languages) > 8
             else ", ".join(row.languages) or "any",
+            "domain": row.domain,
             "licence": row.licence,
             "needs": row.needs,
-            "available": _availability(name, row),
+            "source": f"{HUB}datasets/{row.hub}" if row.hub else row.origin or row.domain,
+            "revision": row.revisions.get(row.hub, "unpinned" if row.hub else "not on the hub"),
+            "pinned_by": row.pinned_by,
+            "citation": row.citation,
             "package": CORPORA.package(name),
         }
         for name, row in CORPORA.items()
     ]
-
-
-def _availability(name: str, entry: CorpusEntry) -> str:
-    """``yes``, or what the user has to do before this corpus can be read on this machine."""
-    try:
-        parameters = inspect.signature(load_reader(name)).parameters.values()
-    except RequestError as error:
-        return f"no: {error}"
-    if required := [parameter.name for parameter in parameters if parameter.default is parameter.empty]:
-        return f"with {', '.join(required)}"
-    if not entry.hub:
-        return "yes"
-    if find_spec("huggingface_hub") is None:
-        return "no: pip install 'capim[run]'"
-    from huggingface_hub.constants import HF_HUB_CACHE, is_offline_mode
-
-    if (Path(HF_HUB_CACHE) / f"datasets--{entry.hub.replace('/', '--')}").is_dir():
-        return "yes (hub cache)"
-    return "no: not in the hub cache, and offline; or with root" if is_offline_mode() else "from the hub, or with root"

@@ -94,10 +94,9 @@ def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corp
         RequestError: The corpus is unknown, missing, empty or contradicts itself.
     """
     register = store.corpora()
-    if isinstance(what, str) and not Path(what).expanduser().exists():
-        row = next((row for row in register if what in (row.name, row.fingerprint)), None)
-        if row is not None:
-            return store.corpus(what)
+    stored = {name for row in register for name in (row.name, row.fingerprint)}
+    if isinstance(what, str) and what in stored and not Path(what).expanduser().exists():
+        return store.corpus(what)
     return OpenCorpora().index(store, corpus_to_read(what, register))
 
 
@@ -111,7 +110,7 @@ def change_since(store: EmbeddingStore, request: CorpusToRead, stored: StoredCor
     try:
         now = OpenCorpora().index(store, request, write=False)
     except RequestError as error:
-        return f"corpus {stored.name}: its files cannot be read now ({error}); the stored state is used"
+        return f"corpus {stored.name}: the stored state is used; its files were not compared with it: {error}"
     changes = "; ".join(describe_change(store.corpus(stored.name, stored.fingerprint), now))
     used = f"used is the stored state {stored.fingerprint} of {stored.written:%Y-%m-%d %H:%M}"
     how = f"`capim embed --corpora {stored.name} --encoders …` encodes what changed"

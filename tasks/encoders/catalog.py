@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from capim.store.errors import RequestError, unknown
 from capim.store.files import existing_file
-from capim.store.types import EncoderSpec, Option, Precision, Storage, VectorKind
+from capim.store.types import HUB, EncoderSpec, Option, Precision, Storage, VectorKind
 from capim.tasks.encoders import of_mteb
 from capim.tasks.encoders.adapters import (
     ADAPTERS,
@@ -30,12 +30,16 @@ from capim.tasks.encoders.adapters import (
 from capim.tasks.encoders.checkpoint import repository_of
 
 log = logging.getLogger(__name__)
+FACTS = ("parameters", "memory_mb", "context", "languages", "released", "training", "trained_on", "link", "pinned_by")
+"""What a row says about a model in addition to its identity; a spec has those that are known."""
 _COUNT = "a whole number from 1 on"
 # field -> expected value, for fields with an unclear message of pydantic
 _EXPECTED = {
     "dim": _COUNT,
     "image_batch": _COUNT,
     "caption_batch": _COUNT,
+    "context": _COUNT,
+    "memory_mb": _COUNT,
     "parameters": "a number, of millions",
     "options": "text, a number, true or false for each option",
     "files": 'a list of file names, files = ["weights.pt"]',
@@ -50,6 +54,7 @@ class CatalogEntry(BaseModel):
     package or of the user, needs no checkpoint: it then has the name of its adapter.
 
     Attributes:
+        pinned_by: The table or the public file that states the revision.
         storage: As in :class:`store.types.EncoderSpec`; None: float32 for one vector per item, float16 for many.
         title: A one-line description.
         image_batch: Images per forward pass.
@@ -61,6 +66,9 @@ class CatalogEntry(BaseModel):
         link: The page of the model.
         needs: Requirements in addition to the checkpoint: other repositories, a GPU, consent to remote code.
         languages: BCP-47 tags, or ``many``.
+        context: Tokens of a caption that the model reads, at most.
+        released: Date of its release, ``YYYY-MM-DD``.
+        memory_mb: Memory of its weights as they are published.
         remote_code: True if the checkpoint contains Python code that must be run: in the catalog a fact, in a suite
             consent.
         files: For code of the user or of a package: files and folders that the module opens, relative to its folder;
@@ -74,6 +82,7 @@ class CatalogEntry(BaseModel):
     checkpoint: str
     dim: PositiveInt
     revision: str = "main"
+    pinned_by: str = ""
     vectors: VectorKind = "single"
     precision: Precision = "float32"
     storage: Storage | None = None
@@ -87,7 +96,10 @@ class CatalogEntry(BaseModel):
     trained_on: list[str] = Field(default_factory=list)
     link: str = ""
     needs: str = ""
-    languages: str = "en"
+    languages: str = "unknown"
+    context: PositiveInt | None = None
+    released: str = ""
+    memory_mb: PositiveInt | None = None
     remote_code: bool = False
     files: list[str] = Field(default_factory=list)
 
@@ -95,8 +107,7 @@ class CatalogEntry(BaseModel):
     def spec(self) -> EncoderSpec:
         """The model itself; not resolved unless the row names a commit."""
         fields = ("name", "adapter", "checkpoint", "dim", "revision", "vectors", "precision", "storage", "licence")
-        seen = ", ".join(self.trained_on)
-        facts = {"parameters": self.parameters, "training": self.training, "trained_on": seen, "link": self.link}
+        facts = {**{name: getattr(self, name) for name in FACTS}, "trained_on": ", ".join(self.trained_on)}
         return EncoderSpec(
             **{name: getattr(self, name) for name in fields},
             options={**self.options, **{PIN + file: "main" for file in self.files}},
@@ -188,8 +199,10 @@ def entry_of(encoder: str | Mapping[str, Any]) -> CatalogEntry:
 
 
 def _by_checkpoint(public: str) -> CatalogEntry | None:
-    """Return the first row of the catalog with the checkpoint of a public name; None if there is none."""
-    return next((row for row in _own_rows().values() if repository_of(row.checkpoint) == repository_of(public)), None)
+    """Return the first row of the catalog with the checkpoint or the model card of a public name; None without one."""
+    name = repository_of(public)
+    named = (name, f"{HUB}{name}")  # open_clip downloads its tags from repositories of other names
+    return next((r for r in _own_rows().values() if repository_of(r.checkpoint) in named or r.link in named), None)
 
 
 def recognised(encoder: str) -> str:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from capim.store.errors import RequestError, unknown
-from capim.store.types import EncoderSpec
+from capim.store.types import EncoderSpec, is_commit
 from capim.tasks.encoders.adapters import PIN, adapter_named, pins_of, require_libraries
 from capim.tasks.encoders.adapters.recognition import ReadJson
-from capim.tasks.hub import folder_at, to_download
+from capim.tasks.hub import folder_at, hub_json, to_download
 
 PACKAGE = Path(__file__).parent
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
@@ -39,7 +39,6 @@ _HEAVY = (
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".onnx_data", ".gguf", ".tflite",
     ".mlmodel", ".npz", ".tar", ".zip",
 )  # fmt: skip
-_COMMIT = re.compile("[0-9a-f]{40}")
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tekken.json")
 _OWN_CODE = 'if you saved it yourself, call save_pretrained, or load it in code of your own (adapter = "module")'
 
@@ -106,6 +105,12 @@ def json_file(file: Path) -> dict[str, Any]:
     """Return the contents of a JSON file, empty if there is no such file."""
     contents: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return contents
+
+
+def json_reader(checkpoint: str, commit: str) -> ReadJson:
+    """Return a reader of the JSON files of a folder, or of a hub repository at a commit."""
+    path = local_path(checkpoint)
+    return lambda name: hub_json(repository_of(checkpoint), commit, name) if path is None else json_file(path / name)
 
 
 def folder_of(spec: EncoderSpec) -> Path:
@@ -281,7 +286,7 @@ def downloads_of(spec: EncoderSpec) -> dict[str, int]:
     of_base = (
         weights if adapter_named(spec.adapter).lora else ()
     )  # other related repositories hold code or a configuration
-    needed += [(name, commit, of_base) for name, commit in pins_of(spec).items() if _COMMIT.fullmatch(commit)]
+    needed += [(name, commit, of_base) for name, commit in pins_of(spec).items() if is_commit(commit)]
     return {
         f"{name}/{file}": n_bytes
         for name, commit, patterns in needed

@@ -305,9 +305,7 @@ CHECKS: dict[str, Callable[[Encoder], str]] = {
 }
 
 
-def check_encoder(
-    spec: EncoderSpec, *, device: str = "cpu", trust_remote_code: bool = False, compiled: bool = False
-) -> Iterator[CheckResult]:
+def check_encoder(spec: EncoderSpec, *, device: str = "cpu", trust_remote_code: bool = False) -> Iterator[CheckResult]:
     """Load one model and run all checks; results are yielded as they come.
 
     A model that does not load gives one failed result only.
@@ -317,7 +315,7 @@ def check_encoder(
     """
     adapter_of(spec)
     try:
-        encoder, offline = _load(spec, device, trust_remote_code, compiled)
+        encoder, offline = _load(spec, device, trust_remote_code)
     except WorkError as error:
         what = "no missing weights" if isinstance(error, MissingWeightsError) else "loads"
         yield CheckResult(what, "fail", str(error))
@@ -346,11 +344,11 @@ def check_loaded(encoder: Encoder, which: Mapping[str, Callable[[Encoder], str]]
             yield CheckResult(name, "fail", f"{type(error).__name__}: {error}")
 
 
-def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: bool) -> tuple[Encoder, CheckResult]:
+def _load(spec: EncoderSpec, device: str, trust_remote_code: bool) -> tuple[Encoder, CheckResult]:
     """Return the model, loaded without the hub if possible, and whether that was possible."""
 
     def load() -> Encoder:
-        return load_encoder(resolve(spec), device=device, trust_remote_code=trust_remote_code, compiled=compiled)
+        return load_encoder(resolve(spec), device=device, trust_remote_code=trust_remote_code)
 
     adapter = adapter_named(spec.adapter)
     if adapter.is_remote:

@@ -76,7 +76,7 @@ class Encoder(Protocol):
         pads_to_longest: True if captions are padded to the longest of their batch, so that batches of similar lengths
             are cheap; False if every caption is padded to one fixed length.
         modules: The networks that hold the weights; empty if an adapter does not know them.
-        forwards: The two forward passes; ``load_encoder(compiled=True)`` replaces them by compiled ones.
+        forwards: The two forward passes.
     """
 
     spec: EncoderSpec

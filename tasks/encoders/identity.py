@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib.util
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,23 +18,22 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from capim.store.errors import RequestError, WorkError
+from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import of_mteb
 from capim.tasks.encoders.adapters import OWN_CODE_FORM, PIN, adapter_named, is_own_code, pins_of
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
 from capim.tasks.encoders.adapters.recognition import ReadJson
-from capim.tasks.encoders.catalog import catalog, row_of_spec, spec_of
 from capim.tasks.encoders.checkpoint import (
     digest_of,
-    json_file,
+    json_reader,
     local_path,
     open_clip_tag,
     related_repositories,
     repository_of,
     source_of,
 )
-from capim.tasks.hub import commit_of, hub_json
+from capim.tasks.hub import commit_of
 
 ROLES = {"caption": "query", "image": "document"}
 """The default role of each modality: captions search among images."""
@@ -74,12 +72,12 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
     if path is None:
         repository, _ = source_of(spec)
         revision = commit_of(repository, spec.revision)
-        read: ReadJson = tag.read if tag else _reader(repository, revision)
+        read: ReadJson = tag.read if tag else json_reader(repository, revision)
     elif adapter.is_file and path.is_file():
         return _with_files(replace(spec, revision=_module_revision(spec, path)), path)
     else:
         revision = _known_digest(spec, path, spec.revision if spec.resolved else "")
-        read = tag.read if tag else _reader(str(path), revision)
+        read = tag.read if tag else json_reader(str(path), revision)
     return _with_prompts(_with_related(replace(spec, revision=revision), read), read)
 
 
@@ -130,12 +128,6 @@ def own_module(adapter: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def _reader(checkpoint: str, revision: str) -> ReadJson:
-    """Return a reader of JSON files of a folder, or of a hub repository at a commit."""
-    path = local_path(checkpoint)
-    return lambda name: hub_json(checkpoint, revision, name) if path is None else json_file(path / name)
-
-
 def state_of(adapter: str) -> tuple[str, str]:
     """Return name and state of code that a user names: a package and its version, or a file (folder) and its digest.
 
@@ -174,7 +166,7 @@ def _with_prompts(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
     described = [read]
     if adapter.lora and (base := read("adapter_config.json").get("base_model_name_or_path")):
         # a LoRA adapter leaves the architecture to its base model
-        described.append(_reader(str(base), str(spec.options.get(PIN + base, spec.revision))))
+        described.append(json_reader(str(base), str(spec.options.get(PIN + base, spec.revision))))
     return replace(spec, options={**prompts_of(spec, described), **spec.options})
 
 
@@ -320,57 +312,3 @@ def identity_gap(spec: EncoderSpec) -> str | None:
         f"encoder {spec.name!r}: its identity is only {path.name}; if it opens other files, name them in it "
         '(files = ["weights.pt"]), so that embeddings are encoded again when they change'
     )
-
-
-def pin(names: Sequence[str] | None = None) -> dict[str, EncoderSpec | str]:
-    """Resolve catalog rows, all of them by default, without loading models.
-
-    Returns:
-        By name the resolved spec, or the reason why that failed.
-
-    Raises:
-        RequestError: If a name is unknown.
-    """
-    pins: dict[str, EncoderSpec | str] = {}
-    for spec in [spec_of(name) for name in names or catalog()]:
-        try:
-            pins[spec.name] = resolve(spec)
-        except (RequestError, WorkError) as error:
-            pins[spec.name] = str(error)
-    return pins
-
-
-def pinned_toml(pins: Mapping[str, EncoderSpec | str]) -> str:
-    """Return the ``[[encoder]]`` tables of a suite file; unresolved models become comments with the reason.
-
-    Examples:
-        >>> spec = EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/b", dim=8, revision="c0ffee", licence="MIT")
-        >>> print(pinned_toml({"x": spec, "y": "no network"}))
-        [[encoder]]
-        name = "x"
-        adapter = "hf_dual"
-        checkpoint = "a/b"
-        revision = "c0ffee"
-        dim = 8
-        vectors = "single"
-        precision = "float32"
-        storage = "float32"
-        licence = "MIT"
-        <BLANKLINE>
-        # y: no network
-        <BLANKLINE>
-    """
-    return "\n".join(
-        f"# {name}: {' '.join(each.split())}\n" if isinstance(each, str) else _table(each)
-        for name, each in pins.items()
-    )
-
-
-def _table(spec: EncoderSpec) -> str:
-    row = row_of_spec(spec)
-    given = sorted(row.pop("options").items())
-    lines = [f"{name} = {json.dumps(value)}" for name, value in row.items()]
-    if given:
-        options = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in given)
-        lines.append(f"options = {{ {options} }}")
-    return "\n".join(["[[encoder]]", *lines, ""])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from capim.store.errors import RequestError, WorkError
-from capim.store.types import EncoderSpec, Modality
+from capim.store.types import EncoderSpec
 from capim.tasks.encoders.adapters import adapter_of, load_function
 from capim.tasks.encoders.checkpoint import local_path
 from capim.tasks.encoders.device import check_device, is_out_of_memory
@@ -20,17 +19,13 @@ _LOADING = threading.Lock()
 _ANY_CAPTION = "a red bus, 2 dogs · ein roter Bus · 红色的公共汽车 · красный автобус 🚌"
 
 
-def load_encoder(
-    spec: EncoderSpec, *, device: str = "cpu", trust_remote_code: bool = False, compiled: bool = False
-) -> Encoder:
+def load_encoder(spec: EncoderSpec, *, device: str = "cpu", trust_remote_code: bool = False) -> Encoder:
     """Load the model of a spec onto a device, in evaluation mode, with all its weights.
 
     Args:
         spec: Resolved here if it is not yet; the encoder's own ``spec`` is always resolved.
         device: ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
         trust_remote_code: Consent to run Python code from the checkpoint's repository.
-        compiled: Compile the forward passes with ``torch.compile``: the first batches take minutes, later ones are
-            faster. Vectors change in the last digits, as between devices.
 
     Raises:
         RequestError: If the adapter or device is unknown, or if a library, the checkpoint or consent is missing.
@@ -76,9 +71,6 @@ def load_encoder(
             f"encoder {spec.name!r}: {spec.checkpoint} at {resolved.revision} cannot be loaded "
             f"({type(error).__name__}: {_one_line(error)}); {advice}"
         ) from error
-    if compiled and not adapter.is_remote:
-        for modality, forward in encoder.forwards.items():
-            encoder.forwards[modality] = _compiled(forward, modality, spec)
     return encoder
 
 
@@ -94,26 +86,6 @@ def _as_encoder(loaded: Any, spec: EncoderSpec, device: str) -> Encoder:
             f"an Encoder and has no {' and no '.join(missing)}"
         )
     return encoder_of_functions(spec, device, functions=functions_of(loaded), where=f"adapter {spec.adapter!r}")
-
-
-def _compiled(forward: Callable[..., Any], modality: Modality, spec: EncoderSpec) -> Callable[..., Any]:
-    """Return the forward pass through ``torch.compile``; if that fails, the error says to run without it."""
-    import torch
-    from torch._dynamo.exc import TorchDynamoException
-
-    # captions have many lengths; images have one size, only the last batch of a corpus is smaller
-    fast = torch.compile(forward, dynamic=True if modality == "caption" else None)
-
-    def run(*inputs: Any, **named: Any) -> Any:
-        try:
-            return fast(*inputs, **named)
-        except TorchDynamoException as error:
-            raise WorkError(
-                f"encoder {spec.name!r}: torch cannot compile its {modality} forward pass ({type(error).__name__}: "
-                f"{_one_line(error)}); run without --compile"
-            ) from error
-
-    return run
 
 
 def _one_line(error: Exception) -> str:

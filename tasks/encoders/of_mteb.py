@@ -6,16 +6,19 @@ mteb's, so its identity includes the version of mteb, and the task that the prom
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from capim.store.errors import RequestError, unknown
 from capim.store.types import EncoderSpec
+from capim.tasks.corpora import CORPORA
 from capim.tasks.encoders.adapters import ADAPTERS, MTEB
 
 TASK = "Flickr30kT2IRetrieval"
 """The task with the prompts, unless an option names another: captions search among photographs."""
+_FEW = 5  # languages that are named
 _KINDS = {"dense": "single", "late-interaction": "multi"}
 
 
@@ -68,9 +71,26 @@ def row_of(checkpoint: str) -> dict[str, object]:
         row["dim"] = meta.embed_dim
     if (precision := _precision(meta)) is not None:
         row["precision"] = precision
-    if meta.n_parameters:
-        row["parameters"] = round(meta.n_parameters / 1e6, 2)
-    return row
+    return row | facts_of(meta)
+
+
+def facts_of(meta: Any) -> dict[str, Any]:
+    """Return what mteb's table knows about a model, by the names of ``catalog.toml``; an unknown fact is left out.
+
+    ``trained_on`` has the corpora of capim among its training data, and those that mteb counts as the same data. An
+    empty set in mteb means unknown.
+    """
+    seen = meta.get_training_datasets() or set()
+    languages = meta.languages or []
+    facts = {
+        "parameters": round((meta.n_parameters or 0) / 1e6, 2),
+        "memory_mb": round(meta.memory_usage_mb or 0),
+        "context": int(meta.max_tokens) if meta.max_tokens and math.isfinite(meta.max_tokens) else None,
+        "languages": "many" if len(languages) > _FEW else ", ".join(languages),
+        "released": meta.release_date,
+        "trained_on": [name for name, entry in CORPORA.items() if seen & {name, *entry.known_as}],
+    }
+    return {name: fact for name, fact in facts.items() if fact}
 
 
 def _precision(meta: Any) -> str | None:
@@ -98,12 +118,13 @@ def rows() -> Iterator[Mapping[str, Any]]:
     """Yield a row for every model of mteb that sees images and reads text, for ``capim list encoders --all``."""
     model_meta("openai/clip-vit-base-patch32")  # raises if mteb is not installed
     for meta in _metas():
+        facts = facts_of(meta)
         yield {
             "name": meta.name,
             "vectors": _KINDS.get(meta.model_type[0], meta.model_type[0]),
             "dim": meta.embed_dim if isinstance(meta.embed_dim, int) else None,
-            "millions": round(meta.n_parameters / 1e6, 2) if meta.n_parameters else None,
-            "memory_mb": round(meta.memory_usage_mb) if meta.memory_usage_mb else None,
+            "millions": facts.get("parameters"),
+            **{name: facts.get(name) for name in ("memory_mb", "context", "released", "languages", "trained_on")},
             "licence": str(meta.license or "unknown"),
             "revision": meta.revision,
             "needs": why_not(meta),

@@ -18,8 +18,8 @@ from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders.adapters import ADAPTERS, MTEB, OPEN_CLIP
 from capim.tasks.encoders.adapters.recognition import Fit, ReadJson
-from capim.tasks.encoders.checkpoint import json_file, local_path, open_clip_tag, repository_of
-from capim.tasks.hub import commit_of, hub_json
+from capim.tasks.encoders.checkpoint import json_reader, local_path, open_clip_tag, repository_of
+from capim.tasks.hub import commit_of
 
 _HUB = "hf-hub:"
 _OF_OPEN_CLIP = re.compile(r"[A-Za-z0-9.-]+/[a-z0-9_.-]+")
@@ -103,13 +103,8 @@ def _architecture(public: str) -> bool:
 
 
 def _reader(public: str) -> ReadJson:
-    """Return what reads the JSON files of a folder, or of a hub repository at its newest commit."""
-    path = local_path(public)
-    if path is not None:
-        return lambda name: json_file(path / name)
-    repository = repository_of(public)
-    commit = commit_of(repository, "main")
-    return lambda name: hub_json(repository, commit, name)
+    """Return a reader of the JSON files of a folder, or of a hub repository at its newest commit."""
+    return json_reader(public, "" if local_path(public) else commit_of(repository_of(public), "main"))
 
 
 def _of_mteb(public: str) -> Fit | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from capim.store.errors import RequestError, WorkError
+from capim.store.types import HUB
 from capim.tasks.hub.progress import DOWNLOADED, track
 
 Kind = Literal["model", "dataset"]
@@ -42,7 +43,8 @@ def commit_of(repository: str, revision: str, *, kind: Kind = "model") -> str:
         try:  # the commit is public even if the files are not
             HfApi().auth_check(repository, repo_type=kind)
         except Exception as error:
-            raise hub_error(error, repository, revision, kind) from error
+            if not _too_many(error):  # the requests for the files wait and ask again
+                raise hub_error(error, repository, revision, kind) from error
     return commit
 
 
@@ -188,10 +190,9 @@ def hub_error(error: Exception, repository: str, revision: str, kind: Kind = "mo
     from huggingface_hub import constants, errors
 
     place, of_kind = ("datasets/", " --repo-type dataset") if kind == "dataset" else ("", "")
-    where = f"https://huggingface.co/{place}{repository}"
+    where = f"{HUB}{place}{repository}"
     download = f"hf download {repository} --revision {revision}{of_kind}"
     at, offline = f"{repository} at {revision!r}", constants.HF_HUB_OFFLINE
-    too_many = getattr(getattr(error, "response", None), "status_code", None) == _TOO_MANY_REQUESTS
     network = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.RevisionResolutionError)
     # the first matching row counts; the classes of the first three are also HTTP errors
     table: list[tuple[bool, type[RequestError] | type[WorkError], str]] = [
@@ -203,7 +204,7 @@ def hub_error(error: Exception, repository: str, revision: str, kind: Kind = "mo
          f"{repository} is not on the hub (or is private: set HF_TOKEN); see {where}"),
         (isinstance(error, errors.HFValidationError), RequestError,
          f"{repository!r} is neither an existing folder nor the id of a hub repository"),
-        (too_many, WorkError,
+        (_too_many(error), WorkError,
          f"the hub temporarily refuses {repository} (429, too many requests): try again later, or set HF_TOKEN"),
         (isinstance(error, errors.RevisionResolutionError) and offline, WorkError,
          f"{at} is not in the cache ({constants.HF_HUB_CACHE}) and HF_HUB_OFFLINE is set; unset it or run: {download}"),
@@ -214,6 +215,10 @@ def hub_error(error: Exception, repository: str, revision: str, kind: Kind = "mo
         if fits:
             return fault(message)
     raise error
+
+
+def _too_many(error: Exception) -> bool:
+    return getattr(getattr(error, "response", None), "status_code", None) == _TOO_MANY_REQUESTS
 
 
 def hub_json(repository: str, commit: str, name: str) -> Mapping[str, Any]:

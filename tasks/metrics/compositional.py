@@ -1,4 +1,4 @@
-"""Winoground and hard-negative pairs. Comparisons are strict: a tie is wrong (``docs/protocols.md`` §5)."""
+"""Winoground and hard-negative pairs. Comparisons are strict: a tie is wrong (``docs/metrics.md``)."""
 
 from __future__ import annotations
 

@@ -36,7 +36,6 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -194,19 +193,6 @@ COLUMNS = tuple(_ATTRIBUTES)
 _OF_RELEVANT = ("relevant_rank_best", "relevant_rank_worst", "relevant_grades", "relevant_scores")
 
 
-class QueryColumn(np.ndarray[Any, np.dtype[Any]]):
-    """A NumPy array with ``to_numpy()`` and ``to_pylist()``, like a column of an Arrow table."""
-
-    def to_numpy(self) -> NDArray[Any]:
-        """Return the values as a plain array."""
-        return np.asarray(self)
-
-    def to_pylist(self) -> list[Any]:
-        """Return the values as a list."""
-        values: list[Any] = self.tolist()
-        return values
-
-
 class QueryOutcomes:
     """Outcomes of one encoder under one protocol: ``outcomes["rank_worst"]`` or ``outcomes.rank_worst``.
 
@@ -220,7 +206,7 @@ class QueryOutcomes:
     Examples:
         >>> from capim.tasks.ranking.outcomes import outcomes_of
         >>> outcomes = QueryOutcomes(outcomes_of([[1], [3]]))
-        >>> (outcomes.rank_worst <= 2).tolist(), outcomes["rank_worst"].to_numpy().tolist()
+        >>> (outcomes.rank_worst <= 2).tolist(), outcomes["rank_worst"].tolist()
         ([True, False], [1, 3])
     """
 
@@ -235,8 +221,7 @@ class QueryOutcomes:
     def __getitem__(self, name: str) -> Any:
         if name not in COLUMNS:
             raise KeyError(f"outcomes have no column {name!r}; they have {', '.join(COLUMNS)}")
-        values = getattr(self._outcomes, _ATTRIBUTES[name])
-        return None if values is None else values.view(QueryColumn)
+        return getattr(self._outcomes, _ATTRIBUTES[name])
 
     def __getattr__(self, name: str) -> Any:
         if name not in COLUMNS:
@@ -256,19 +241,19 @@ class QueryOutcomes:
         return self._corpus
 
     @property
-    def query_texts(self) -> QueryColumn:
+    def query_texts(self) -> NDArray[Any]:
         """The text of each query: its caption (of a pair the right one, of a quadruple the first); None for images."""
         return self._of_captions("text")
 
     @property
-    def languages(self) -> QueryColumn:
+    def languages(self) -> NDArray[Any]:
         """The language of each query's caption (BCP-47); for an image, the language of the protocol, or None."""
         if self.protocol.is_retrieval and self.protocol.sides[0] == "image":
-            return np.full(len(self), self.protocol.language or None, dtype=object).view(QueryColumn)
+            return np.full(len(self), self.protocol.language or None, dtype=object)
         return self._of_captions("language")
 
     @cached_property
-    def items(self) -> QueryColumn:
+    def items(self) -> NDArray[Any]:
         """The ids of all gallery items, by position: ``items[top_ords[:, 0]]`` are those that were found first.
 
         Raises:
@@ -277,7 +262,7 @@ class QueryOutcomes:
         if not self.protocol.is_retrieval:
             raise RequestError(f"protocol {self.protocol.id!r} searches no items")
         table = self.corpus.items(self.protocol.sides[1])
-        return np.array(table["id"].to_pylist(), dtype=object).view(QueryColumn)
+        return np.array(table["id"].to_pylist(), dtype=object)
 
     def at(self, rows: NDArray[np.int64]) -> QueryOutcomes:
         """Return the outcomes of some queries, by their positions, in the given order."""
@@ -291,17 +276,17 @@ class QueryOutcomes:
         }
         return QueryOutcomes(replace(outcomes, **chosen), self._corpus)
 
-    def _of_captions(self, column: str) -> QueryColumn:
+    def _of_captions(self, column: str) -> NDArray[Any]:
         """Return a column of the captions that are the queries; values are None for images."""
         if self.protocol.is_retrieval and self.protocol.sides[0] == "image":
-            return np.full(len(self), None, dtype=object).view(QueryColumn)
+            return np.full(len(self), None, dtype=object)
         captions, positions = self.corpus.captions, self._outcomes.query_ords
         if not self.protocol.is_retrieval:
             pairs = self.protocol.direction == "pairs"
             ids = self.corpus.pairs["caption_id"] if pairs else self.corpus.quadruples["caption_0"]
             position_of = {name: at for at, name in enumerate(captions["id"].to_pylist())}
             positions = np.array([position_of[name] for name in ids.take(positions).to_pylist()], dtype=np.int32)
-        return np.array(captions[column].take(positions).to_pylist(), dtype=object).view(QueryColumn)
+        return np.array(captions[column].take(positions).to_pylist(), dtype=object)
 
 
 AnyMetric: TypeAlias = str | Metric | Callable[..., object]
@@ -421,20 +406,10 @@ def own_metric(
 
 
 def bound(metric: Metric, corpus: Corpus | None = None, blocks: Blocks | None = None) -> Metric:
-    """Return a custom metric with the data that its function may read; it is called once for the same outcomes."""
+    """Return a custom metric with the data that its function may read."""
     if not isinstance(metric.values, OwnValues):
         raise TypeError(f"metric {metric.name!r} is not a custom metric")
-    own = replace(metric.values, corpus=corpus, blocks=blocks)
-    known: WeakKeyDictionary[Outcomes, dict[Ties, NDArray[np.float64]]] = WeakKeyDictionary()
-
-    def values(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
-        found = known.setdefault(outcomes, {})
-        ties = "expected" if "block" in own.takes else ties
-        if ties not in found:
-            found[ties] = own(outcomes, ties)
-        return found[ties]
-
-    return replace(metric, values=values)
+    return replace(metric, values=replace(metric.values, corpus=corpus, blocks=blocks))
 
 
 def load_metric(requested: AnyMetric, *, folder: str | Path = ".") -> Metric:
@@ -530,8 +505,8 @@ def with_judgements(file: str | Path) -> Metric:
             if strange := sorted(ids - known):
                 hint = did_you_mean(strange[0], known)
                 raise RequestError(f"{path}: {strange[0]!r} is not in corpus {corpus.name!r}. {hint}".rstrip())
-        first = outcomes.items[outcomes.top_ords[:, 0]].to_pylist()
-        queries = outcomes.query_id.to_pylist()
+        first = outcomes.items[outcomes.top_ords[:, 0]].tolist()
+        queries = outcomes.query_id.tolist()
         sides = (queries, first) if outcomes.protocol.direction == "t2i" else (first, queries)
         judged = np.array([pair in pairs for pair in zip(*sides, strict=True)], dtype=bool)
         return np.asarray(is_found(outcomes.rank_worst) | judged, dtype=np.float64)

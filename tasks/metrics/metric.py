@@ -57,7 +57,7 @@ class Metric(MetricFacts):
         bounds: Lowest and highest possible value of a query, infinite if there is none; None if unknown. Intervals of
             means, and the margin of equivalence tests, follow from them.
         guess: Expected value of random scores, for all queries or for each. ``"tied"``: the value with all scores
-            equal, which an aggregate does not have. None: unknown.
+            equal, which an aggregate, or a metric that ignores ties, does not have. None: unknown.
         leaderboard: Kinds of protocols with a leaderboard column for it, in the order of the table.
         beside_chance: True if reports test its results against chance.
         several: True if it differs from other metrics only for queries with several relevant items.
@@ -160,8 +160,15 @@ class Metric(MetricFacts):
         """Return the chance value of each query, or of all together if it has no parts; None if unknown."""
         if callable(self.guess):
             return self.guess(outcomes)
-        known = self.guess == "tied" and not self.needs and not self.aggregate
-        return self.per_query(_all_tied(outcomes)) if known else None
+        if self.guess is None or self.needs or self.aggregate:
+            return None
+        tied = _all_tied(outcomes)
+        first = replace(tied, rank_worst=tied.rank_best, relevant_rank_worst=tied.relevant_rank_best)
+        found = self.per_query(tied)
+        if not np.array_equal(found, self.per_query(tied, "won"), equal_nan=True):
+            return found
+        ignores_ties = not np.array_equal(found, self.per_query(first), equal_nan=True)
+        return None if ignores_ties else found
 
     def suits(self, protocol: Protocol) -> bool:
         """True if the metric may apply to a protocol's outcomes."""

@@ -1,4 +1,4 @@
-"""Metrics of the first relevant item: hits in the top k, reciprocal rank, rank (``docs/protocols.md`` §4 and §5)."""
+"""Metrics of the first relevant item: hits in the top k, reciprocal rank, rank (``docs/metrics.md``)."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ MRR = Metric(
     name="MRR",
     title="Mean reciprocal rank",
     leaderboard=("judged",),
-    place="further",
+    place="none",
     directions=RETRIEVAL,
     values=reciprocal_rank,
     **FRACTION,
@@ -157,7 +157,7 @@ MEAN_RANK = Metric(
     heading="mean rank",
     unit="rank",
     title="Mean rank of the first relevant item",
-    place="further",
+    place="none",
     directions=RETRIEVAL,
     values=rank_of_first,
     bounds=(1.0, np.inf),
@@ -421,21 +421,19 @@ JUDGED_RECALLS = (
     *(recall_all_at(k, judged=True, leaderboard=("judged",)) for k in (5, 10)),
 )
 NDCG_5 = ndcg_at(5, judged=True)
-NDCG_10 = ndcg_at(10, headline="judged", place="further")
+NDCG_10 = ndcg_at(10, headline="judged")
 MAP_AT_R = _of_all_relevant(
     "mAP@R",
     "Mean average precision at R, the number of relevant items",
     lambda o: average_precision(o, o.n_relevant.astype(np.int64)),
     judged=False,
     leaderboard=("labels",),
-    place="further",
 )
 R_PRECISION = _of_all_relevant(
     "R-Precision",
     "Precision at R, the number of relevant items",
     lambda o: found_in_top(o, o.n_relevant.astype(np.int64)) / o.n_relevant,
     judged=None,
-    place="further",
 )
 AVERAGE_PRECISION = _of_all_relevant(
     "AP",
@@ -464,12 +462,12 @@ UNJUDGED = Metric(
 _TREC_LEADERBOARD = ("map", "P_10", "recip_rank", "ndcg_cut_10", "Rprec", "bpref")
 
 
-def _as_trec_eval(name: str, title: str, measure: Callable[[Outcomes], NDArray[np.float64]]) -> Metric:
+def _as_trec_eval(name: str, title: str, values: Callable[[Outcomes, Ties], NDArray[np.float64]]) -> Metric:
     return Metric(
         name=name,
         title=f"{title}, as trec_eval has it",
         directions=RETRIEVAL,
-        values=lambda o, _: measure(o),
+        values=lambda o, _: values(o, "expected"),
         leaderboard=("judged",) if name in _TREC_LEADERBOARD else (),
         place="none",
         judged=True,
@@ -478,31 +476,16 @@ def _as_trec_eval(name: str, title: str, measure: Callable[[Outcomes], NDArray[n
     )
 
 
-def _found_by_rank(k: int, name: str) -> Metric:
-    """Make a metric of the top ``k``: relevant per place (``P_k``), of all (``recall_k``), or any (``success_k``)."""
-
-    def share(outcomes: Outcomes) -> NDArray[np.float64]:
-        found = found_in_top(outcomes, np.full(len(outcomes), k))
-        return {"P": found / k, "recall": found / outcomes.n_relevant, "success": np.minimum(found, 1.0)}[name]
-
-    title = {"P": "Precision", "recall": "Recall", "success": "Any relevant document"}[name]
-    return _as_trec_eval(f"{name}_{k}", f"{title} in the top {k}", share)
-
-
-def _ndcg_of_listed(k: int) -> Metric:
-    return _as_trec_eval(f"ndcg_cut_{k}", f"nDCG at {k}", lambda o: ndcg(o, k))
-
-
 TREC_EVAL = (
-    _as_trec_eval("map", "Average precision", lambda o: average_precision(o, np.full(len(o), UNLISTED - 1))),
-    *(_found_by_rank(k, "P") for k in (5, 10, 20)),
-    _as_trec_eval("recip_rank", "Reciprocal rank", lambda o: reciprocal_rank(o, "won")),
-    _as_trec_eval("ndcg", "nDCG of the whole list", lambda o: ndcg(o, UNLISTED - 1)),
-    *(_ndcg_of_listed(k) for k in (5, 10, 20)),
-    _as_trec_eval("Rprec", "Precision at R", R_PRECISION.per_query),
-    _as_trec_eval("bpref", "Binary preference", lambda o: stored_values(o, "bpref", " is not in trec_eval's order")),
-    *(_found_by_rank(k, "recall") for k in (10, 100)),
-    *(_found_by_rank(k, "success") for k in (1, 5, 10)),
+    _as_trec_eval("map", "Average precision", average_precision_at(UNLISTED - 1).values),
+    *(_as_trec_eval(f"P_{k}", f"Precision in the top {k}", precision_at(k).values) for k in (5, 10, 20)),
+    _as_trec_eval("recip_rank", "Reciprocal rank", reciprocal_rank),
+    _as_trec_eval("ndcg", "nDCG of the whole list", ndcg_at(UNLISTED - 1).values),
+    *(_as_trec_eval(f"ndcg_cut_{k}", f"nDCG at {k}", ndcg_at(k).values) for k in (5, 10, 20)),
+    _as_trec_eval("Rprec", "Precision at R", R_PRECISION.values),
+    _as_trec_eval("bpref", "Binary preference", lambda o, _: stored_values(o, "bpref", " is not in trec_eval's order")),
+    *(_as_trec_eval(f"recall_{k}", f"Recall in the top {k}", recall_all_at(k).values) for k in (10, 100)),
+    *(_as_trec_eval(f"success_{k}", f"Any relevant document in the top {k}", hit_at(k).values) for k in (1, 5, 10)),
 )
 
 OF_RETRIEVAL = (

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.plugins import OWN, Plugin, PluginTable
-from capim.store.types import MetricFacts, Place, canonical_json
+from capim.store.types import MetricFacts, canonical_json
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.metric import Metric, Ties
@@ -54,11 +54,6 @@ _ETA = "_eta2_"  # in names of results over languages: a metric, and the share o
 def on_leaderboard(kind: Kind) -> list[str]:
     """Return the metrics of the leaderboard for one kind of protocols, in the order of the table."""
     return [metric.name for metric in METRICS.values() if kind in metric.leaderboard]
-
-
-def placed(place: Place) -> list[str]:
-    """Return the metrics that reports show in one place next to the leaderboard."""
-    return [metric.name for metric in METRICS.values() if metric.place == place]
 
 
 def beside_chance() -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,96 +24,18 @@ from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
 from capim.tasks.ranking.tasks import RetrievalTask, ScoringTask
 from capim.tasks.ranking.vectors import Blocks, VectorRows, blocks_of, matrix_of
 
-
-def evaluate(
-    corpus: Corpus,
-    protocols: Iterable[Protocol],
-    *,
-    images: VectorRows | Blocks,
-    captions: VectorRows | Blocks,
-    resources: Resources = ON_CPU,
-    advance: Advance = ignore,
-) -> dict[str, Outcomes]:
-    """Return the outcomes of every protocol.
-
-    Args:
-        protocols: From :func:`tasks.ranking.protocols.select_protocols`.
-        images: Single-vector encoders: float32 unit vectors in corpus order, shape ``(n_images, dim)``, in memory or
-            read window by window. Multi-vector encoders: a function that yields the blocks at each call.
-        captions: The same for captions; in a corpus in several languages, one part is read at a time.
-        advance: Called with the fraction of the work just done, in this thread; the fractions add up to at most 1.
-
-    Returns:
-        Protocol id -> outcomes, in the order of ``protocols``. If the corpus is in several languages, they include the
-        consistency with the reference language.
-
-    Raises:
-        RequestError: If a protocol does not fit the corpus.
-        ValueError: If embeddings cannot be scored because of their number, dimensions or values, or if a single-vector
-            encoder is given an orientation.
-    """
-    scoring = _Scoring.of(corpus, protocols, images, captions, resources)
-    score: Any = score_maxsim if scoring.is_late else score_dense
-    share = 1 / max(1, len(scoring.groups))
-    how: Any = {"resources": resources, "advance": lambda done: advance(done * share)}
-    return scoring.outcomes(lambda matrices, tasks: score(*matrices, tasks, **how))
-
-
-def evaluate_part(
-    corpus: Corpus,
-    protocols: Iterable[Protocol],
-    part: range,
-    *,
-    images: VectorRows | Blocks,
-    captions: VectorRows | Blocks,
-    resources: Resources = ON_CPU,
-) -> dict[str, PartOutcomes]:
-    """Return a part's contribution to the retrieval protocols. ``part``: ords of images; other arguments as `evaluate`.
-
-    For tasks in which not all images are searched or are queries, the part is an equal share of the columns of scores.
-    """
-    scoring = _Scoring.of(corpus, protocols, images, captions, resources)
-    score: Any = maxsim_part if scoring.is_late else dense_part
-    found: dict[str, PartOutcomes] = {}
-    for spaces, tasks in scoring.groups.items():
-        n_images, ords = len(corpus.images), spaces[1].ords
-        n = n_images if ords is None else len(ords)
-        columns = range(part.start * n // n_images, part.stop * n // n_images)
-        ranker = score(*scoring.matrices(spaces), tasks, columns, resources=resources) if columns else Ranker(tasks)
-        found |= ranker.parts
-    return found
-
-
-def evaluate_merged(
-    corpus: Corpus,
-    protocols: Iterable[Protocol],
-    parts: Iterable[Mapping[str, PartOutcomes]],
-    *,
-    images: VectorRows | Blocks,
-    captions: VectorRows | Blocks,
-    resources: Resources = ON_CPU,
-) -> dict[str, Outcomes]:
-    """Return the outcomes of :func:`evaluate` from :func:`evaluate_part` of all images, in any order."""
-    scoring = _Scoring.of(corpus, protocols, images, captions, resources)
-    merged = Ranker([task for tasks in scoring.groups.values() for task in tasks])
-    for part in parts:
-        merged.merge(part)
-    found = merged.outcomes()
-    return scoring.outcomes(lambda _, tasks: {task.protocol.id: found[task.protocol.id] for task in tasks})
-
-
 Spaces: TypeAlias = tuple[IndexSpace, IndexSpace]  # of the rows and of the columns of scores
 Matrices: TypeAlias = tuple[Any, Any]  # the vectors of the columns and of the rows
 
 
 @dataclass(frozen=True)
-class _Scoring:
+class Scoring:
     """The tasks of some protocols, and the vectors that they are scored by.
 
     Attributes:
         tasks: Tasks of the protocols, in their order.
-        images: Matrices, or functions that yield blocks of multi-vectors; the same kind for both modalities.
         groups: The searches, and those of the reference language that they are compared with, by their index spaces.
+        images: Matrices, or functions that yield blocks of multi-vectors; the same kind for both modalities.
     """
 
     layout: CorpusLayout
@@ -121,50 +43,111 @@ class _Scoring:
     groups: Mapping[Spaces, Sequence[RetrievalTask]]
     images: Any
     captions: Any
-    device: str
+    resources: Resources
 
     @classmethod
     def of(
-        cls, corpus: Corpus, protocols: Iterable[Protocol], images: Any, captions: Any, resources: Resources
-    ) -> _Scoring:
+        cls,
+        corpus: Corpus,
+        protocols: Iterable[Protocol],
+        *,
+        images: VectorRows | Blocks,
+        captions: VectorRows | Blocks,
+        resources: Resources = ON_CPU,
+    ) -> Scoring:
+        """Return the scoring of a corpus by one encoder.
+
+        Args:
+            protocols: From :func:`tasks.ranking.protocols.select_protocols`.
+            images: Single-vector encoders: float32 unit vectors in corpus order, shape ``(n_images, dim)``, in memory
+                or read window by window. Multi-vector encoders: a function that yields the blocks at each call.
+            captions: The same for captions; in a corpus in several languages, one part is read at a time.
+
+        Raises:
+            RequestError: If a protocol does not fit the corpus.
+            ValueError: If a single-vector encoder is given an orientation, or a multi-vector one a made vector.
+        """
         tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
         if not _is_late(images, captions, tasks) and layout.part_spaces:
-            images = images[:]
+            images = cast("VectorRows", images)[:]
         groups: dict[Spaces, list[RetrievalTask]] = {}
         for task in with_references(layout, [task for task in tasks if isinstance(task, RetrievalTask)]):
             groups.setdefault(task.spaces, []).append(task)
-        return cls(layout, tasks, groups, images, captions, resources.device)
+        return cls(layout, tasks, groups, images, captions, resources)
+
+    def outcomes(self, advance: Advance = ignore) -> dict[str, Outcomes]:
+        """Return the outcomes of every protocol by its id, in their order.
+
+        If the corpus is in several languages, they include the consistency with the reference language. ``advance`` is
+        called with the fraction of the work just done, in this thread; the fractions add up to at most 1.
+
+        Raises:
+            ValueError: If embeddings cannot be scored because of their number, dimensions or values.
+        """
+        score: Any = score_maxsim if self._is_late else score_dense
+        share = 1 / max(1, len(self.groups))
+        how: Any = {"resources": self.resources, "advance": lambda done: advance(done * share)}
+        return self._compared(lambda matrices, tasks: score(*matrices, tasks, **how))
+
+    def part(self, part: range) -> dict[str, PartOutcomes]:
+        """Return the contribution of a part of the images, by their ords, to the retrieval protocols.
+
+        For tasks in which not all images are searched or are queries, it is an equal share of the columns of scores.
+        """
+        score: Any = maxsim_part if self._is_late else dense_part
+        found: dict[str, PartOutcomes] = {}
+        for spaces, tasks in self.groups.items():
+            n_images, ords = self.layout.n_images, spaces[1].ords
+            n = n_images if ords is None else len(ords)
+            columns = range(part.start * n // n_images, part.stop * n // n_images)
+            resources = self.resources
+            ranker = score(*self._matrices(spaces), tasks, columns, resources=resources) if columns else Ranker(tasks)
+            found |= ranker.parts
+        return found
+
+    def merged(self, parts: Iterable[Mapping[str, PartOutcomes]]) -> dict[str, Outcomes]:
+        """Return :meth:`outcomes` from :meth:`part` of all images, in any order."""
+        merged = Ranker([task for tasks in self.groups.values() for task in tasks])
+        for part in parts:
+            merged.merge(part)
+        found = merged.outcomes()
+        return self._compared(lambda _, tasks: {task.protocol.id: found[task.protocol.id] for task in tasks})
 
     @property
-    def is_late(self) -> bool:
-        """True for multi-vectors."""
+    def _is_late(self) -> bool:
         return callable(self.images)
 
-    def matrices(self, spaces: Spaces) -> Matrices:
+    def _matrices(self, spaces: Spaces) -> Matrices:
         """Return the vectors of the columns and of the rows."""
-        vectors_of: Any = blocks_of if self.is_late else matrix_of
+        vectors_of: Any = blocks_of if self._is_late else matrix_of
         rows, columns = (vectors_of(space, self.images, self.captions) for space in spaces)
         return columns, rows
 
-    def outcomes(
+    def _compared(
         self, score: Callable[[Matrices, Sequence[RetrievalTask]], dict[str, Outcomes]]
     ) -> dict[str, Outcomes]:
         """Return the outcomes of every task, in their order; ``score`` computes those of the searches of one group."""
         found: dict[str, Outcomes] = {}
         references: dict[Part, ScoredPart] = {}
+        device = self.resources.device
         for spaces, tasks in self.groups.items():
-            columns, rows = self.matrices(spaces)
+            columns, rows = self._matrices(spaces)
             scored = ScoredPart(rows, score((columns, rows), tasks))
             part = part_of(self.layout, tasks[0])
             if part is not None and part == reference_part(self.layout, part):
                 references[part] = scored
             for task in tasks:
-                found[task.protocol.id] = compared(self.layout, task, scored, references, columns, self.device)
-        if self.is_late:
-            found |= choices_of(self.images, self.captions, self.tasks, device=self.device)
+                found[task.protocol.id] = compared(self.layout, task, scored, references, columns, device)
+        if self._is_late:
+            found |= choices_of(self.images, self.captions, self.tasks, device=device)
         else:
             found |= dense_choices(self.images, self.captions, self.tasks)
         return {task.protocol.id: found[task.protocol.id] for task in self.tasks}
+
+
+def evaluate(corpus: Corpus, protocols: Iterable[Protocol], **sides: Any) -> dict[str, Outcomes]:
+    """Return :meth:`Scoring.outcomes`; arguments as for :meth:`Scoring.of`."""
+    return Scoring.of(corpus, protocols, **sides).outcomes()
 
 
 def _is_late(images: Any, captions: Any, tasks: Sequence[ScoringTask]) -> bool:
@@ -207,7 +190,7 @@ def score_blocks(
 ) -> Iterator[ScoreBlock]:
     """Yield all queries of one protocol, block by block; every query comes once, with the scores that it was ranked by.
 
-    Arguments as for :func:`tasks.ranking.evaluate.evaluate`: matrices of a single-vector encoder, or functions that
+    Arguments as for :meth:`Scoring.of`: matrices of a single-vector encoder, or functions that
     yield the multi-vectors of a late-interaction encoder.
     """
     if _is_late(images, captions, [task]):

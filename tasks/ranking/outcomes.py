@@ -25,7 +25,7 @@ _RANKS = ("relevant_rank_best", "relevant_rank_worst")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcomes:
-    """Outcomes of one encoder under one protocol, one entry per query (``docs/protocols.md`` §4).
+    """Outcomes of one encoder under one protocol, one entry per query (``docs/protocols.md``, ranks and ties).
 
     With ``a`` items strictly above the best relevant one, ``b`` irrelevant and ``c`` relevant items tied with it:
     ``rank_best = a + 1`` (all ties won), ``rank_worst = a + b + 1`` (all ties lost), ``n_tied_relevant = c``.

@@ -286,7 +286,7 @@ def _usual(layout: CorpusLayout) -> tuple[Protocol, ...]:
 
 
 def with_orientations(protocols: Sequence[Protocol]) -> tuple[Protocol, ...]:
-    """Return the protocols of a multi-vector encoder: ``i2t/any`` also in the two other orientations (§2)."""
+    """Return the protocols of a multi-vector encoder: ``i2t/any`` also in the two other orientations."""
     oriented = (r.protocol for r in PROTOCOLS.values() if r.protocol.orientation and not r.on_request)
     return (*protocols, *(of for of in oriented if any(of.without_orientation.id == each.id for each in protocols)))
 

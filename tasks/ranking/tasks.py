@@ -123,7 +123,7 @@ class RetrievalTask:
         """True if only encoders with one vector per item can score it."""
         return self.query_space.is_made or self.item_space.is_made or len({*self.protocol.sides}) == 1
 
-    def of_queries(self, kept: NDArray[np.intp]) -> RetrievalTask:
+    def of_queries(self, kept: NDArray[np.integer]) -> RetrievalTask:
         """Return the task of some of the queries, by their positions; galleries and weights stay."""
         counts = self.n_relevant[kept]
         entries = positions_within(counts) + np.repeat(self.offsets[:-1][kept], counts)

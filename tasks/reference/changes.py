@@ -172,13 +172,14 @@ def unpaired_bound(difference: float, old_error: float | None, new_error: float 
 
 DAYS_PER_YEAR = 365.0
 MOST_DAYS = 31.0  # the longest time that one watch can account for
-Verdict = Literal["fail", "pinned", "warn", "note"]
+Verdict = Literal["fail", "unpinned", "pinned", "warn", "note"]
 
 
 class WatchFinding(NamedTuple):
-    """One finding: ``fail`` and ``warn`` by rule, ``note`` for a possible cause, ``pinned`` for nothing to compare.
+    """One finding: ``fail`` and ``warn`` by rule, ``note`` for a possible cause.
 
-    Of a drop, the values, the test and the number of its pairs are columns of their own.
+    With nothing to compare with, the verdict is ``pinned``, or ``unpinned`` of a strict watch. Of a drop, the values,
+    the test and the number of its pairs are columns of their own.
     """
 
     verdict: Verdict
@@ -402,9 +403,7 @@ def tested_changes(groups: Sequence[Falls], *, level: float, resampling: Resampl
     """Return the changes of all groups, with one-sided p-values of a fall, adjusted as one family."""
     if not groups:
         return []
-    tests = decline_tests(
-        [falls for _, falls in groups], level=level, permutations=resampling.permutations, seed=resampling.seed
-    )
+    tests = decline_tests([falls for _, falls in groups], level=level, resampling=resampling)
     return [
         replace(change, p=test.p, p_adjusted=test.p_adjusted)
         for (changes, _), of_group in zip(groups, tests, strict=True)
@@ -417,7 +416,7 @@ _PER_LEVEL = 10  # expected number of flips beyond a result exactly at the level
 
 
 def decline_tests(
-    falls: Sequence[NDArray[np.float64]], *, level: float, permutations: int, seed: int
+    falls: Sequence[NDArray[np.float64]], *, level: float, resampling: Resampling
 ) -> list[list[FlipTest]]:
     """Test, one-sided, whether results fell, with p-values adjusted for all of them.
 
@@ -426,8 +425,7 @@ def decline_tests(
             a cluster's queries of earlier minus later value. Groups are flipped independently of each other.
         level: The level that p-values will be compared with. It determines the number of flips, unless ``FEW_FLIPS``
             show that no result is significant at 5%; this second look can only prevent a rejection.
-        permutations: Smallest number of flips for a result that may be significant.
-        seed: Seed of the random flips, which are drawn if there are more than ``permutation.ALL_FLIPS``.
+        resampling: Smallest number of flips for a result that may be significant, and the seed of random ones.
 
     Returns:
         The tests of each group's results. ``p`` is None for a result that did not change in any cluster.
@@ -436,13 +434,12 @@ def decline_tests(
         The first of two encoders found four images before and finds none now: one of 16 flips is as extreme.
 
         >>> fall = np.array([[1.0, 0.0]] * 4)
-        >>> [[first, second]] = decline_tests([fall], level=0.05, permutations=100, seed=0)
+        >>> [[first, second]] = decline_tests([fall], level=0.05, resampling=Resampling(permutations=100))
         >>> first.p_adjusted, second.p
         (0.0625, None)
     """
-    most = max(permutations, math.ceil(_PER_LEVEL / level))
-    for n_flips in (FEW_FLIPS, most):
-        tests = _tests(falls, Resampling(permutations=n_flips, seed=seed))
+    for n_flips in (FEW_FLIPS, max(resampling.permutations, math.ceil(_PER_LEVEL / level))):
+        tests = _tests(falls, Resampling(permutations=n_flips, seed=resampling.seed))
         adjusted = [test.p_adjusted for group in tests for test in group if test.p_adjusted is not None]
         if min(adjusted, default=1.0) > ALPHA or all(test.exact for group in tests for test in group):
             break

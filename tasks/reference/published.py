@@ -1,4 +1,4 @@
-"""Published results, and whether capim's results agree with them (``docs/protocols.md`` §8).
+"""Published results, and whether capim's results agree with them (``docs/protocols.md``, reference gate).
 
 The table with its sources is ``published.csv`` in this folder. It includes the table of the V28 seed, which has known
 errors (SigLIP's padding, DFN5B, ColPali's image to text, exchanged Winoground columns): a difference from a seed row
@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 from capim.store.schema import OfProtocol, Result, Slice
-from capim.store.types import EncoderSpec, canonical_json, digest16
+from capim.store.types import HUB, EncoderSpec, canonical_json, digest16
 from capim.tasks.metrics.compositional import WINOGROUND, WINOGROUND_GROUP
 from capim.tasks.metrics.retrieval import NDCG_5, RECALLS
 from capim.tasks.protocols import ALL_QUADRUPLES, I2T_ANY, I2T_ANY5, JUDGED_QUERIES, T2I_ALL, T2I_FIRST, language_id
@@ -163,23 +163,30 @@ def _compare_with_seed(value: float, seed_rows: Sequence[Published], tolerance: 
     return ReferenceCheck("no reference", None, f"the seed has {row.value:.3f}" + (f" ({fault})" if fault else ""))
 
 
-def published_name(checkpoint: str, references: Iterable[Published]) -> str:
-    """Return the name of a checkpoint in the table; the checkpoint itself if the table does not have it.
+def published_name(spec: EncoderSpec, references: Iterable[Published]) -> str:
+    """Return the name of a model in the table: its checkpoint, or the repository of its card; else its checkpoint.
 
     Examples:
         >>> names = ("open_clip:ViT-B-32/laion400m", "laion/H-14")
         >>> table = [Published(name, "c", T2I_ALL, "R@1", 0.5, "a table") for name in names]
-        >>> [published_name(name, table) for name in ("ViT-B-32/laion400m", "hf-hub:laion/H-14", "hf-hub:apple/DFN5B")]
+        >>> specs = [
+        ...     EncoderSpec(name="x", adapter="a", checkpoint=name, dim=8)
+        ...     for name in ("ViT-B-32/laion400m", "hf-hub:laion/H-14", "hf-hub:apple/DFN5B")
+        ... ]
+        >>> [published_name(spec, table) for spec in specs]
         ['open_clip:ViT-B-32/laion400m', 'laion/H-14', 'hf-hub:apple/DFN5B']
     """
-    plain = checkpoint.removeprefix("hf-hub:").removeprefix("open_clip:")
+    plain = spec.checkpoint.removeprefix("hf-hub:").removeprefix("open_clip:")
+    names = [plain, f"open_clip:{plain}"]
+    if spec.has_weights:
+        names.append(str(spec.facts.get("link", "")).removeprefix(HUB))
     models = {reference.model for reference in references}
-    return next((name for name in (plain, f"open_clip:{plain}") if name in models), checkpoint)
+    return next((name for name in names if name in models), spec.checkpoint)
 
 
-def headline(checkpoint: str, references: Sequence[Published]) -> Published | None:
+def headline(spec: EncoderSpec, references: Sequence[Published]) -> Published | None:
     """Return the best-known published result of a model; None if there is none."""
-    name = published_name(checkpoint, references)
+    name = published_name(spec, references)
     of_model = [r for r in references if r.model == name]
     for wanted in _BEST_KNOWN:
         found = [r for r in of_model if (r.dataset, r.protocol, r.metric) == wanted]
@@ -217,7 +224,7 @@ def judge_results(
         if check is None:
             check = judge_figure(
                 row.value,
-                checkpoint=published_name(spec.checkpoint, references),
+                checkpoint=published_name(spec, references),
                 corpus=row.corpus,
                 protocol=row.protocol,
                 metric=row.metric,

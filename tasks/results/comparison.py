@@ -1,21 +1,33 @@
-"""Comparisons of every pair of encoders under one protocol, by every metric: rows of table ``comparisons``."""
+"""Comparisons of every pair of encoders: under one protocol by every metric, and on parts of the queries.
+
+The former are rows of table ``comparisons``. The parts are given by what a corpus declares of its items, and by
+language; nothing is stored of them: a slice is a question, and the tests of all questions of one request share one
+budget of errors.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.errors import RequestError
-from capim.store.schema import Comparison
-from capim.store.types import digest16
+from capim.store import EmbeddingStore
+from capim.store.errors import RequestError, unknown
+from capim.store.schema import Comparison, SlicedComparison
+from capim.store.types import MODALITIES, Corpus, digest16
 from capim.tasks.metrics import METRICS, Metric, metrics_of
-from capim.tasks.metrics.table import Figure
+from capim.tasks.metrics.table import Figure, headline_of
+from capim.tasks.protocols import Protocol, by_language
+from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import select_protocols
+from capim.tasks.references import EvaluationRef, corpus_of
+from capim.tasks.results.stored import read_all_outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.draws import Resampling
@@ -179,3 +191,153 @@ def _is_share(metric: Metric, encoders: Iterable[Outcomes]) -> bool:
     return not metric.of_user and all(
         bool(np.isin(metric.per_query(outcomes, "lost"), (0.0, 1.0)).all()) for outcomes in encoders
     )
+
+
+# --- Parts of the queries.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Part:
+    """The items of a corpus that have a value in a declared column: of images, captions, quadruples or pairs."""
+
+    side: str
+    has: NDArray[np.bool_]
+
+    def queries(self, outcomes: Outcomes) -> NDArray[np.bool_] | None:
+        """Return which queries are about these items; None if no query is about items of this kind."""
+        protocol = outcomes.protocol
+        if self.side == "image" and protocol.queries in MODALITIES and protocol.kind != "judged":
+            return self.has[outcomes.clusters]
+        return self.has[outcomes.query_ords] if self.side == protocol.queries else None
+
+
+def declared(corpus: Corpus) -> dict[str, dict[str, Part]]:
+    """Return the columns that a corpus declares of its items, and the items with each of their values.
+
+    An object of an image, ``category=shoes``, is a value of the column that it names, any other one of ``objects``.
+    """
+    columns = (
+        ("image", "objects", corpus.images["objects"]),
+        ("caption", "query_types", corpus.captions["query_types"]),
+        ("quadruples", "tags", corpus.quadruples["tags"]),
+        ("pairs", "category", corpus.pairs["category"]),
+    )
+    found: dict[str, dict[str, Part]] = defaultdict(dict)
+    for side, column, cells in columns:
+        every = [[cell] if isinstance(cell, str) else cell or [] for cell in cells.to_pylist()]
+        for value in sorted({value for values in every for value in values}):
+            name, _, own = value.rpartition("=") if "=" in value.strip("=") else (column, "", value)
+            found[name][own] = Part(side=side, has=np.array([value in values for values in every]))
+    return dict(found)
+
+
+def slice_named(corpus: Corpus, text: str) -> Part:
+    """Return the part that ``column=value`` names.
+
+    Raises:
+        RequestError: The corpus declares no such column or value; names those that it does.
+    """
+    columns, (column, sign, value) = declared(corpus), text.partition("=")
+    if not sign or column not in columns:
+        some = ", ".join(f"{name}={next(iter(values))}" for name, values in columns.items())
+        has = f"its columns: {some}" if some else "it declares none (docs/own_data.md)"
+        raise RequestError(f"--slice {text}: expected COLUMN=VALUE of {corpus.name}; {has}")
+    if value not in columns[column]:
+        raise RequestError(f"--slice: {unknown(column, value, [*columns[column]])}")
+    return columns[column][value]
+
+
+def sliced_comparisons(
+    store: EmbeddingStore,
+    evaluations: Sequence[EvaluationRef],
+    *,
+    slices: Sequence[str],
+    languages: Sequence[str],
+    protocols: Sequence[str],
+    metrics: Sequence[Metric],
+    resampling: Resampling,
+) -> list[SlicedComparison]:
+    """Compare encoders on one corpus, pair by pair, on the queries of each slice.
+
+    Args:
+        store: The store.
+        evaluations: Of the encoders, all on the same corpus.
+        slices: ``column=value``, each a question of its own; none: all queries.
+        languages: Only captions of these languages, each a question; none: those that the corpus is shown by.
+        protocols: Only these; none: both directions.
+        metrics: By which they are compared; none: the main metric of each protocol.
+        resampling: How intervals and random flips are drawn.
+
+    Raises:
+        RequestError: A slice or language that the corpus does not have, or no query is about.
+    """
+    corpus = corpus_of(store, evaluations)
+    parts: Mapping[str, Part | None] = {text: slice_named(corpus, text) for text in slices} or {"": None}
+    rows: list[SlicedComparison] = []
+    for protocol in _protocols(corpus, evaluations, protocols, languages):
+        ids = {
+            encoder_key(each.sets.encoder, each.sets.encoder_fingerprint): each.evaluations[protocol.id]
+            for each in evaluations
+            if protocol.id in each.evaluations
+        }
+        outcomes = read_all_outcomes(store, ids, protocol)
+        wanted = metrics or [METRICS[figure.metric] for figure in headline_of([protocol])]
+        figures = compared_figures(
+            outcomes, compared_metrics(outcomes.values(), wanted), drawn_clusters(corpus, protocol)
+        )
+        of = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint, "run": "", "resampling": resampling}
+        for text, part in parts.items():
+            inside = None if part is None else part.queries(next(iter(outcomes.values())))
+            if inside is not None or part is None:
+                rows += [row for figure in figures for row in _compared(figure, text, inside, of)]
+    if not rows:
+        raise RequestError(f"no query of {corpus.name} under these protocols is about {', '.join(slices) or 'these'}")
+    return rows
+
+
+def _compared(
+    figure: ComparedFigure, text: str, inside: NDArray[np.bool_] | None, of: Mapping[str, Any]
+) -> Iterator[SlicedComparison]:
+    """Yield the pairs of encoders on some queries (None: all), each with the values of both on the queries of both."""
+    values = {key: each.copy() for key, each in figure.values.items()}
+    if inside is not None:
+        for each in values.values():
+            each[~inside] = np.nan
+    named = Figure(f"{figure.figure.protocol} {text}".strip(), figure.figure.metric)
+    for row in figure_rows([replace(figure, figure=named, values=values)], **of, headline={named}):
+        ends = (row.encoder_a, row.fingerprint_a), (row.encoder_b, row.fingerprint_b)
+        pair = [values[encoder_key(*end)] for end in ends]
+        common = known_queries(pair[0]) & known_queries(pair[1])
+        a, b = (_value(figure, each, common) for each in pair)
+        yield SlicedComparison(**vars(row), slice=text, value_a=a, value_b=b)
+
+
+def _value(figure: ComparedFigure, values: NDArray[np.float64], among: NDArray[np.bool_]) -> float | None:
+    reduce = figure.scale.reduce
+    if not among.any():
+        return None
+    if reduce == "mean":
+        return figure.clusters.only(among).mean(values[among])
+    return float(np.median(values[among]) if reduce == "median" else reduce(values[among]))
+
+
+def _protocols(
+    corpus: Corpus, evaluations: Sequence[EvaluationRef], given: Sequence[str], languages: Sequence[str]
+) -> Iterator[Protocol]:
+    """Yield the protocols that are compared: of several languages those of each.
+
+    Raises:
+        RequestError: No protocol is of one of the languages.
+    """
+    evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
+    known = select_protocols(corpus, [each for each in given or evaluated if each in evaluated])
+    main = {figure.protocol for figure in headline_of(known)}
+    shown = known if given else by_language(known, corpus) or [each for each in known if each.id in main]
+
+    def language(protocol: Protocol) -> str:
+        return protocol.language or (corpus.main_part[0] if protocol.is_main and corpus.main_part else "")
+
+    spoken = {language(protocol) for protocol in shown} - {""}
+    if strange := [each for each in languages if each not in spoken]:
+        raise RequestError([f"--languages: {unknown('language', each, sorted(spoken))}" for each in strange])
+    return (protocol for protocol in shown if not languages or language(protocol) in languages)

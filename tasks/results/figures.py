@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property
 
 from capim.store.schema import Replicates, Result, Subject
 from capim.tasks.derive import Derivation, Made, Work, derive, one_by_one
@@ -24,130 +24,99 @@ from capim.tasks.statistics.draws import Resampling
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Results that :func:`derive_figures` made or found.
+    """The results of an encoder on a corpus: by every metric of the table, RSUM, means over languages.
 
     Attributes:
-        added: Protocol id -> number of results that were made now.
-    """
-
-    uses: tuple[str, ...]
-    added: Mapping[str, int]
-
-
-def derive_figures(
-    scored: ScoredSets,
-    *,
-    resampling: Resampling,
-    run: str,
-    keep_replicates: bool = False,
-    metrics: Sequence[Metric] | None = None,
-    outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]] | None = None,
-) -> Figures:
-    """Make the results of ``scored`` that the store lacks: by every metric of the table, RSUM, means over languages.
-
-    Args:
         scored: Protocols, and the evaluations with their outcomes.
         resampling: How intervals are drawn.
         run: Id of the run that makes them.
         keep_replicates: Also store every bootstrap draw.
-        metrics: Metrics that a user gave, instead of the table's.
-        outcomes: Gives the outcomes of protocols, those that are computed together in one list; by default they are
-            read from the store, one protocol after the other.
-    """
-    making, works = figures_of(scored, resampling, run, metrics, keep_replicates=keep_replicates, outcomes=outcomes)
-    derived = derive(scored.store, *works, run=run)
-    return Figures(uses=derived.uses, added=making.added)
-
-
-def figures_of(
-    scored: ScoredSets,
-    resampling: Resampling,
-    run: str = "",
-    metrics: Sequence[Metric] | None = None,
-    *,
-    keep_replicates: bool,
-    outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]] | None = None,
-) -> tuple[_Making, list[Work]]:
-    """Return the results of one protocol each, those of several, and the bootstrap draws that are kept of the former.
-
-    With them comes what makes them; ``metrics`` and ``outcomes`` as in :func:`derive_figures`.
-    """
-    joint = {} if metrics else joint_protocols(scored)
-    making = _Making(scored=scored, resampling=resampling, run=run, joint=joint, table=metrics)
-
-    def several(protocols: Sequence[Protocol], protocol: str, *names: str) -> Derivation:
-        return Derivation(
-            kind="result",
-            subject=Subject(protocol=protocol, metric=", ".join(names)),
-            inputs=[scored.evaluations[one.id] for one in protocols],
-            settings=resampling.used(),
-            version="; ".join(str(version_of(name)) for name in names),
-        )
-
-    of_one = [
-        Derivation(
-            kind="result",
-            subject=Subject(protocol=protocol.id, metric=metric.name, facts=stored_facts(metric)),
-            inputs=[scored.evaluations[protocol.id], *metric.inputs([scored.evaluations[protocol.id]])],
-            settings=resampling.used(by_draws=callable(metric.reduce)),
-            version=str(metric.version),
-        )
-        for protocol in scored.protocols
-        for metric in metrics or METRICS.values()
-        if metric.suits(protocol)
-    ]
-    of_several = [
-        several(protocols, *RSUM) if kind == "sum" else several(protocols, "*", *SUMMARISED)
-        for kind, protocols in joint.items()
-    ]
-    settings = resampling.used(by_draws=True)
-    making.results.update({each.subject.figure: each for each in of_one})
-    draws = [replace(each, kind="replicates", settings=settings) for each in of_one] if keep_replicates else []
-    return making, [
-        Work(table="results", wanted=of_one, compute=partial(making.metrics, outcomes or making.read)),
-        Work(table="results", wanted=of_several, compute=one_by_one(making.over_several)),
-        Work(table="replicates", wanted=draws, compute=one_by_one(making.replicates)),
-    ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Making:
-    """Makes results.
-
-    Attributes:
-        added: Protocol id -> number of results, counted on the way.
         table: Metrics that a user gave, instead of the table's.
+        outcomes: Gives the outcomes of protocols, those that are computed together in one list; None: they are read
+            from the store, one protocol after the other.
+        added: Protocol id -> number of results that were made, counted on the way.
         languages: Protocol id -> what means over languages need of it, of the outcomes that passed.
-        results: Protocol id and metric -> the derivation of its result.
     """
 
     scored: ScoredSets
     resampling: Resampling
-    run: str
-    joint: Mapping[Kind, Sequence[Protocol]]
+    run: str = ""
+    keep_replicates: bool = False
     table: Sequence[Metric] | None = None
+    outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]] | None = None
     added: Counter[str] = field(default_factory=Counter)
     languages: dict[str, LanguagePart] = field(default_factory=dict)
-    results: dict[tuple[str, str], Derivation] = field(default_factory=dict)
 
-    def read(self, protocols: Sequence[Protocol]) -> Iterator[list[Outcomes]]:
-        """The stored outcomes, one protocol after the other."""
-        return ([self.scored.read(protocol)] for protocol in protocols)
+    def derive(self) -> tuple[str, ...]:
+        """Make the results that the store lacks; return the keys of all."""
+        return derive(self.scored.store, *self.works(), run=self.run).uses
 
-    def metrics(
-        self, outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]], todo: Sequence[Derivation]
-    ) -> Iterator[Made]:
+    def works(self) -> tuple[Work, Work, Work]:
+        """Return the results of one protocol each, those of several, and the draws that are kept of the former."""
+        settings = self.resampling.used(by_draws=True)
+        draws = [replace(each, kind="replicates", settings=settings) for each in self._of_one.values()]
+        several = [
+            self._several(protocols, *RSUM) if kind == "sum" else self._several(protocols, "*", *SUMMARISED)
+            for kind, protocols in self._joint.items()
+        ]
+        return (
+            Work(table="results", wanted=[*self._of_one.values()], compute=self.metrics),
+            Work(table="results", wanted=several, compute=one_by_one(self.over_several)),
+            Work(table="replicates", wanted=draws if self.keep_replicates else [], compute=one_by_one(self.replicates)),
+        )
+
+    @cached_property
+    def _joint(self) -> Mapping[Kind, Sequence[Protocol]]:
+        """The protocols with results to add up (``sum``) or to average over all languages (``mean``).
+
+        Only where all of them were evaluated; in the order of the corpus, on which the id of their evaluation depends.
+        """
+        corpus, evaluated = self.scored.corpus, self.scored.evaluations.keys()
+        main = select_protocols(corpus, MAIN) if evaluated >= set(MAIN) else ()
+        every = tuple(protocol for protocol in protocols_of(corpus) if protocol.is_of_language)
+        languages = every if evaluated >= {protocol.id for protocol in every} else ()
+        groups: dict[Kind, tuple[Protocol, ...]] = {"sum": main, "mean": languages}
+        return {kind: protocols for kind, protocols in groups.items() if protocols and not self.table}
+
+    @cached_property
+    def _of_one(self) -> dict[tuple[str, str], Derivation]:
+        """Protocol id and metric -> the derivation of its result."""
+        found = [
+            Derivation(
+                kind="result",
+                subject=Subject(protocol=protocol.id, metric=metric.name, facts=stored_facts(metric)),
+                inputs=[self.scored.evaluations[protocol.id], *metric.inputs([self.scored.evaluations[protocol.id]])],
+                settings=self.resampling.used(by_draws=callable(metric.reduce)),
+                version=str(metric.version),
+            )
+            for protocol in self.scored.protocols
+            for metric in self.table or METRICS.values()
+            if metric.suits(protocol)
+        ]
+        return {each.subject.figure: each for each in found}
+
+    def _several(self, protocols: Sequence[Protocol], protocol: str, *names: str) -> Derivation:
+        return Derivation(
+            kind="result",
+            subject=Subject(protocol=protocol, metric=", ".join(names)),
+            inputs=[self.scored.evaluations[one.id] for one in protocols],
+            settings=self.resampling.used(),
+            version="; ".join(str(version_of(name)) for name in names),
+        )
+
+    def metrics(self, todo: Sequence[Derivation]) -> Iterator[Made]:
         """Yield results of single protocols; those with outcomes read together share one pass over the draws."""
         places = {each.subject.figure: at for at, each in enumerate(todo)}
         lacking = {protocol for protocol, _ in places}
-        for together in outcomes([each for each in self.scored.protocols if each.id in lacking]):
+        protocols = [each for each in self.scored.protocols if each.id in lacking]
+        read = ([self.scored.read(protocol)] for protocol in protocols)
+        for together in self.outcomes(protocols) if self.outcomes else read:
             for each in together:
-                if each.protocol in self.joint.get("mean", ()):
+                if each.protocol in self._joint.get("mean", ()):
                     self.languages[each.protocol.id] = self._language(each)
             having = {each.protocol.id for each in together}
             made: dict[int, list[Result]] = {at: [] for (protocol, _), at in places.items() if protocol in having}
-            rows = result_rows([self._evaluated(each, places) for each in together], self.resampling)
-            for row in rows:
+            for row in result_rows([self._evaluated(each, places) for each in together], self.resampling):
                 made[places[row.protocol, row.metric]].append(row)
                 self.added[row.protocol] += 1
             yield made
@@ -155,7 +124,7 @@ class _Making:
     def over_several(self, each: Derivation) -> list[Result]:
         """RSUM, or the means over languages; no rows where imported ranks leave a recall open."""
         kind: Kind = "sum" if each.subject.protocol == RSUM.protocol else "mean"
-        scored, protocols = self.scored, self.joint[kind]
+        scored, protocols = self.scored, self._joint[kind]
         source = self._source(scored.joint_evaluation(protocols))
         if kind == "mean":
             parts = [self.languages.get(one.id) or self._language(scored.read(one)) for one in protocols]
@@ -174,7 +143,7 @@ class _Making:
         figure = each.subject.figure
         [protocol] = [one for one in self.scored.protocols if one.id == figure[0]]
         evaluated = self._evaluated(self.scored.read(protocol), {figure})
-        result = self.results[figure].row_key(result_key(evaluated.source, *figure))
+        result = self._of_one[figure].row_key(result_key(evaluated.source, *figure))
         return [replace(row, result=result) for row in replicate_rows(evaluated, self.resampling)]
 
     def _evaluated(self, outcomes: Outcomes, wanted: Container[tuple[str, str]]) -> Evaluated:
@@ -190,18 +159,6 @@ class _Making:
     def _language(self, outcomes: Outcomes) -> LanguagePart:
         """Return what means over languages need of the outcomes of one language."""
         return part_of(outcomes, drawn=drawn_clusters(self.scored.corpus, outcomes.protocol))
-
-
-def joint_protocols(scored: ScoredSets) -> dict[Kind, tuple[Protocol, ...]]:
-    """Return the protocols with results to add up (``sum``) or to average over all languages (``mean``).
-
-    Only where all of them were evaluated; in the order of the corpus, on which the id of their evaluation depends.
-    """
-    main = select_protocols(scored.corpus, MAIN) if scored.evaluations.keys() >= set(MAIN) else ()
-    every = tuple(protocol for protocol in protocols_of(scored.corpus) if protocol.is_of_language)
-    languages = every if scored.evaluations.keys() >= {protocol.id for protocol in every} else ()
-    groups: dict[Kind, tuple[Protocol, ...]] = {"sum": tuple(main), "mean": languages}
-    return {kind: protocols for kind, protocols in groups.items() if protocols}
 
 
 def outdated_results(rows: Iterable[Result]) -> list[Result]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -25,6 +25,10 @@ from capim.tasks.ranking.protocols import query_counts, select_protocols
 from capim.tasks.ranking.resources import Advance, Resources, ignore
 from capim.tasks.references import EvaluationRef, SetsRef
 from capim.tasks.results.stored import read_outcomes
+
+if TYPE_CHECKING:  # these import torch
+    from capim.tasks.ranking.evaluate import Scoring
+    from capim.tasks.ranking.ranker import PartOutcomes
 
 _ROWS_AT_ONCE = 50_000  # of outcomes that are written in one commit, about
 PARTS_VERSION = 2  # raised when the stored form of a part changes
@@ -53,13 +57,17 @@ class ScoredSets:
         return digest16([self.evaluations[protocol.id] for protocol in protocols])
 
     def stored(self) -> dict[str, int]:
-        """Protocol id -> number of its stored outcomes; -1 where they are not those that were written."""
-        found = self.store.stored_outcomes([*self.evaluations.values()])
+        """Protocol id -> number of its stored outcomes."""
+        found = self.store.stored_rows([*self.evaluations.values()])
         return {protocol: found[each] for protocol, each in self.evaluations.items() if each in found}
 
-    def vectors(self) -> dict[str, Any]:
-        """The images and the captions, read from the store as far as they are requested."""
-        return {f"{modality}s": self.sets.vectors(self.store, modality) for modality in MODALITIES}
+    def scoring(self, protocols: Sequence[Protocol], resources: Resources) -> Scoring:
+        """Return the scoring of some of the protocols; vectors are read from the store as far as they are needed."""
+        from capim.tasks.ranking.evaluate import Scoring
+
+        vectors: Any = {f"{modality}s": self.sets.vectors(self.store, modality) for modality in MODALITIES}
+        device = choose_device(resources.device)
+        return Scoring.of(self.corpus, protocols, **vectors, resources=replace(resources, device=device))
 
     def read(self, protocol: Protocol) -> Outcomes:
         """The stored outcomes of a protocol."""
@@ -68,16 +76,18 @@ class ScoredSets:
 
 def missing_sets(store: EmbeddingStore, key: SetKey, modalities: Sequence[str]) -> str:
     """The fault that embeddings of these modalities are missing or incomplete, with the command that makes them."""
-    command = f"capim embed --corpora {key.corpus} --encoders {key.encoder}"
-    has_weights = store.encoder(key.encoder_fingerprint).has_weights
+    spec, name, revision = store.encoder(key.encoder_fingerprint), key.encoder, ""
+    if store.encoder(name) != spec:  # of the models of this name not the newest
+        name, revision = f"{name}@{spec.revision}", f" --revision {spec.revision}"
+    command, has_weights = f"capim embed --corpora {key.corpus} --encoders {name}", spec.has_weights
     can = encodable(store.corpus(key.corpus, key.corpus_fingerprint))
     if len(can) == 1 and has_weights:
         return import_advice(key.encoder, key.corpus, "caption" if can == ("image",) else "image")
     if not (has_weights and can):
         files = " ".join(f"--{modality}s FILE" for modality in modalities)
-        command = f"capim import --corpus {key.corpus} --encoder {key.encoder} {files}"
+        command = f"capim import --corpus {key.corpus} --encoder {key.encoder}{revision} {files}"
     what = " and ".join(f"{modality}s" for modality in modalities)
-    return f"there are no complete embeddings of the {what} of {key.corpus!r} by {key.encoder!r}; run `{command}`"
+    return f"there are no complete embeddings of the {what} of {key.corpus!r} by {name!r}; run `{command}`"
 
 
 def stored_evaluations(store: EmbeddingStore, evaluation: EvaluationRef, protocol_ids: Sequence[str]) -> ScoredSets:
@@ -157,6 +167,9 @@ def outcomes_of(
     protocols were ranked, in parts: 1 for each that is scored.
     """
     missing = incomplete(scored, protocols, stored)
+    of_missing = [scored.evaluations[protocol.id] for protocol in missing]
+    # rows that an interrupted run left
+    unlisted = scored.store.counts("outcomes", "evaluation", evaluation=of_missing) if missing else {}
     for portion in _portions([protocol for protocol in protocols if protocol not in missing]):
         yield [scored.read(protocol) for protocol in portion], False
     for portion in _portions(missing):
@@ -167,16 +180,14 @@ def outcomes_of(
             left[0] -= part
             advance(part)
 
-        resources = replace(resources, device=choose_device(resources.device))
+        scoring = scored.scoring(portion, resources)
         if n_parts > 1:
-            outcomes_by_id = _merged(scored, portion, n_parts, resources)
+            outcomes_by_id = scoring.merged(_stored_parts(scored, portion, n_parts, scoring))
         else:
-            from capim.tasks.ranking.evaluate import evaluate
-
-            outcomes_by_id = evaluate(scored.corpus, portion, **scored.vectors(), resources=resources, advance=ranked)
+            outcomes_by_id = scoring.outcomes(ranked)
         ranked(1.0)  # what had no parts, such as pairs and quadruples
         stored_outcomes, unwritten = [], []
-        replaced = "evaluation" if any(stored.get(protocol.id) for protocol in portion) else None
+        replaced = "evaluation" if any(scored.evaluations[each.id] in unlisted for each in portion) else None
         for protocol_id in list(outcomes_by_id):
             outcomes = outcomes_by_id.pop(protocol_id)  # popped: outcomes of a large corpus would not fit twice
             rows = outcomes.to_arrow(evaluation=scored.evaluations[protocol_id], **asdict(scored.sets))
@@ -196,15 +207,11 @@ def write_score_part(
     missing = incomplete(scored, scored.protocols, stored)
     if not missing:
         return
-    from capim.tasks.ranking.evaluate import evaluate_part
-
     part = _parts(scored, n_parts)[number]
-    resources = replace(resources, device=choose_device(resources.device))
-    vectors = scored.vectors()
     for portion in _portions(missing):
         evaluation = _of_parts(scored, portion, n_parts)
         if part and str(part) not in stored_parts(scored.store, evaluation):
-            found = evaluate_part(scored.corpus, portion, part, **vectors, resources=resources)
+            found = scored.scoring(portion, resources).part(part)
             arrays = {f"{id_} {name}": a for id_, one in found.items() for name, a in one._asdict().items()}
             write_part(scored.store, evaluation, str(part), arrays)
 
@@ -215,25 +222,18 @@ def incomplete(scored: ScoredSets, protocols: Sequence[Protocol], stored: Mappin
     return [protocol for protocol in protocols if stored.get(protocol.id) != wanted.get(protocol.id, -1)]
 
 
-def _merged(
-    scored: ScoredSets, protocols: Sequence[Protocol], n_parts: int, resources: Resources
-) -> dict[str, Outcomes]:
-    """Outcomes from stored parts; a part that is not stored, because its task failed, is scored here."""
-    from capim.tasks.ranking.evaluate import evaluate_merged, evaluate_part
+def _stored_parts(
+    scored: ScoredSets, protocols: Sequence[Protocol], n_parts: int, scoring: Scoring
+) -> Iterator[Mapping[str, PartOutcomes]]:
+    """Yield the stored parts; a part that is not stored, because its task failed, is scored here."""
     from capim.tasks.ranking.ranker import PartOutcomes
 
-    vectors = scored.vectors()
     left = {str(part): part for part in _parts(scored, n_parts) if part}
-
-    def parts() -> Iterator[Mapping[str, PartOutcomes]]:
-        for name, arrays in read_parts(scored.store, _of_parts(scored, protocols, n_parts)):
-            if left.pop(name, None) is not None:
-                ids = dict.fromkeys(key.rpartition(" ")[0] for key in arrays)
-                yield {id_: PartOutcomes(*(arrays[f"{id_} {f}"] for f in PartOutcomes._fields)) for id_ in ids}
-        for part in left.values():
-            yield evaluate_part(scored.corpus, protocols, part, **vectors, resources=resources)
-
-    return evaluate_merged(scored.corpus, protocols, parts(), **vectors, resources=resources)
+    for name, arrays in read_parts(scored.store, _of_parts(scored, protocols, n_parts)):
+        if left.pop(name, None) is not None:
+            ids = dict.fromkeys(key.rpartition(" ")[0] for key in arrays)
+            yield {id_: PartOutcomes(*(arrays[f"{id_} {f}"] for f in PartOutcomes._fields)) for id_ in ids}
+    yield from map(scoring.part, left.values())
 
 
 def _parts(scored: ScoredSets, n_parts: int) -> list[range]:

@@ -12,10 +12,11 @@ an aggregate of a user's metric                     percentiles of the bootstrap
 =================================================== ==================================================================
 
 ``Resampling.method`` "percentile" takes the bootstrap for all of them. Where the data allow no interval, its ends are
-None with a reason; no interval has zero width. The methods were chosen by simulation (``docs/protocols.md``, section
-6). Sources: Wilson (1927, Probable inference); Korn and Graubard (1998, Confidence intervals for proportions with small
-expected number of positive counts); Satterthwaite (1946, An approximate distribution of estimates of variance
-components); Woodruff (1952, Confidence intervals for medians); Efron and Tibshirani (1993), chapter 13.
+None with a reason; no interval has zero width. The methods were chosen by simulation
+(``docs/statistical_methods.md``). Sources: Wilson (1927, Probable inference); Korn and Graubard (1998, Confidence
+intervals for proportions with small expected number of positive counts); Satterthwaite (1946, An approximate
+distribution of estimates of variance components); Woodruff (1952, Confidence intervals for medians); Efron and
+Tibshirani (1993), chapter 13.
 """
 
 from __future__ import annotations

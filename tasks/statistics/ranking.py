@@ -96,7 +96,7 @@ def winners(n: int, tests: Iterable[tuple[int, int, float, float | None]], *, al
 
 # --- One ranking of encoders over several corpora by their macro means, with the ranks that the data allow.
 #
-# Two questions have different answers (``docs/protocols.md`` §6):
+# Two questions have different answers (``docs/statistical_methods.md``):
 #
 # * Which encoder is better on **these corpora**? Images are the units; a photograph in several corpora is one unit in
 #   all of them. Means have Student's interval, on the scale of a share, and are tested by sign flips of all images of

@@ -22,7 +22,6 @@ from capim.tasks.analyses import ablations
 from capim.tasks.analyses.ablations import FITTED_ON, hits_scored_in
 from capim.tasks.analyses.analysis import AnalysisInput, Matrix, SingleVectors
 from capim.tasks.analyses.calibration import SCALES, temperatures, thresholds
-from capim.tasks.analyses.compression import restricted
 from capim.tasks.analyses.transforms import (
     centring,
     normalised,
@@ -194,13 +193,6 @@ def test_a_sample_of_queries_keeps_its_gallery_and_answers() -> None:
     assert len(few.queries) == 30
     assert np.array_equal(few.galleries[0], judgement.galleries[0])
     assert few.relevant.tolist() == IMAGE_OF[few.queries].tolist()
-
-
-def test_a_part_of_the_gallery_is_searched_by_the_captions_of_its_images_alone() -> None:
-    part = restricted(retrieval_task(captioned(N, K)), np.array([3, 8, 30], np.int32))
-    assert part.clusters.tolist() == [3, 3, 8, 8, 30, 30]
-    assert part.relevant.tolist() == [0, 0, 1, 1, 2, 2]
-    assert part.galleries[0].tolist() == [0, 1, 2]
 
 
 def test_throughput_is_given_per_device() -> None:

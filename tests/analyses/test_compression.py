@@ -88,12 +88,6 @@ class TestFixedEncodings:
             estimate = self.estimate(queries, items, repetitions=4, planes=planes, inner=None, seed=planes)
             assert (estimate <= maxsim(queries, items) + 1e-4).all()
 
-    def test_one_part_is_the_sum_of_the_query_with_the_mean_of_the_item(self) -> None:
-        items, queries = many(6, 5), many(7, 4)
-        means, sums = np.array([i.mean(axis=0) for i in items]), np.array([q.sum(axis=0) for q in queries])
-        estimate = self.estimate(queries, items, repetitions=1, planes=0, inner=None)
-        np.testing.assert_allclose(estimate, sums @ means.T, atol=1e-4)
-
     def test_an_empty_part_has_the_vector_that_differs_from_it_on_fewest_planes(self) -> None:
         items = many(8, 3, 2, 4)
         [planes] = np.random.default_rng(5).standard_normal((1, DIM, 3)).astype(np.float32)

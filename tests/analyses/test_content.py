@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +18,6 @@ from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.analyses.content import (
     FEATURES,
     Rule,
-    caption_baselines,
     categories,
     complexity,
     lexicon,
@@ -28,8 +25,8 @@ from capim.tasks.analyses.content import (
     tags,
     tokens_of,
 )
-from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
-from capim.tasks.corpora.readers.translations import read_urban1k
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
+from capim.tasks.corpora.readers.published_files import read_urban1k
 from capim.tasks.encoders import encode_captions, load_encoder, resolve, spec_of
 from capim.tasks.ranking.protocols import build_task, protocols_of
 from capim.tasks.ranking.ranker import score_given
@@ -53,35 +50,6 @@ def test_a_score_per_tag_is_over_the_examples_with_the_tag() -> None:
     group = {s.feature: (s.interval.value, s.n_queries) for s in slices if s.metric == "winoground_group"}
     assert group == {"Object": (pytest.approx(1 / 3), 3), "Relation": (0, 1), "no tag": (1, 1)}
     assert [s.interval.value for s in slices if s.feature == "ties"] == [0.25]
-
-
-def longer_caption(n: int, each: int, texts: Callable[[int], tuple[str, str]]) -> Any:
-    """The baseline of images with some items each: how often the right one of an image's two texts is the longer."""
-    items = [(k, j) for k in range(n) for j in range(each)]
-    corpus = build_corpus(
-        "pairs",
-        [ImageRow(f"i{k}") for k in range(n)],
-        [CaptionRow(f"c{k}-{j}", f"i{k}", texts(k)[0]) for k, j in items]
-        + [CaptionRow(f"n{k}-{j}", None, texts(k)[1]) for k, j in items],
-        source=None,
-        pairs=[PairRow(f"p{k}-{j}", f"i{k}", f"c{k}-{j}", f"n{k}-{j}", "x") for k, j in items],
-    )
-    protocol = next(p for p in protocols_of(corpus) if p.direction == "pairs")
-    data = subject(corpus, np.tile(np.repeat(RIGHT, each, axis=0), (n, 1)), protocol.id)
-    return next(s for s in caption_baselines(data) if s.feature == "longer caption")
-
-
-def test_negatives_that_are_always_longer_give_themselves_away() -> None:
-    longer = longer_caption(2, 1, lambda k: ("a dog runs", "a dog that does not run"))
-    assert longer.interval.value == 0
-
-
-def test_the_interval_of_a_caption_baseline_counts_images_not_items() -> None:
-    """Twenty images with ten items each, alike within an image, had an interval as narrow as that of 200 items."""
-    texts = ["a dog runs", "a dog runs far"]
-    longer = longer_caption(20, 10, lambda k: (texts[k % 2], texts[1 - k % 2]))
-    assert (longer.interval.value, longer.n_clusters) == (0.5, 20)
-    assert longer.interval.high - longer.interval.low > 0.3  # Wilson's of 200 items: 0.14
 
 
 def two_texts(*texts: str, language: str = "en") -> Corpus:

@@ -1,4 +1,4 @@
-"""Kinds of misses, ambiguous ones, hubs and disagreement, on corpora worked out by hand."""
+"""Kinds of misses, and ambiguous ones, on corpora worked out by hand."""
 
 from __future__ import annotations
 
@@ -13,16 +13,7 @@ from capim.store.errors import RequestError
 from capim.store.schema import SHARE_OF_MISSES
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, part_slices, slice_rows
-from capim.tasks.analyses.gallery import _never_without, _skewness_without, hubs, skewness
-from capim.tasks.analyses.misses import (
-    WITHOUT,
-    ambiguous,
-    disagreement,
-    error_kinds,
-    first_is_right,
-    kinds_of,
-    without_ambiguous,
-)
+from capim.tasks.analyses.misses import WITHOUT, ambiguous, error_kinds, first_is_right, kinds_of, without_ambiguous
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.shapes import Scene, parse_scene, read_shapes, wordings
 from capim.tasks.metrics import METRICS
@@ -78,52 +69,6 @@ def test_a_miss_whose_first_item_another_ground_truth_calls_right_is_its_fault()
     assert by_name(slices, "a", "false negative") == pytest.approx(1 / N)
     assert by_name(slices, "b", "false negative") == 0
     assert by_name(slices, "b", "near miss") == pytest.approx(1 / N)
-
-
-def test_an_image_that_is_first_for_everything_is_the_worst_hub() -> None:
-    scores = np.eye(N)
-    scores[:, 8] = 3.0
-    rows: dict[str, Any] = {s.feature: s.detail for s in hubs(subject(a=scores))}
-    worst = rows["skewness"]["worst"]
-    assert (worst[0]["id"], worst[0]["wrongly_first"]) == ("i8", N - 1)
-
-
-def test_the_jackknife_of_hubs_leaves_each_cluster_out() -> None:
-    """Against the definition: counting again without the cluster's lists."""
-    from scipy import sparse
-
-    rng = np.random.default_rng(1)
-    lists = sparse.csr_matrix(rng.integers(0, 2, size=(6, 9)).astype(float))
-    counts = np.asarray(lists.sum(axis=0)).ravel().astype(np.int64)
-    without = [counts - lists[c].toarray().ravel().astype(np.int64) for c in range(6)]
-    assert _skewness_without(lists, counts) == pytest.approx([skewness(w) for w in without])
-    assert _never_without(lists, counts) == pytest.approx([(w == 0).mean() for w in without])
-
-
-@pytest.mark.parametrize(("seed", "size", "bias"), [(0, 6, 0.0), (4, 4, 0.5)])
-def test_the_interval_of_a_share_stays_within_0_and_1(seed: int, size: int, bias: float) -> None:
-    """The share of images that are never found, 0 in one of these, had an interval from -3.2 points."""
-    rng, n = np.random.default_rng(seed), 60
-    captions, images = (rng.normal(size=(n, size)).astype(np.float32) for _ in range(2))
-    if bias:
-        images[:, 0], captions[:, 0] = bias * images[:, 0], 1
-    else:
-        images /= np.linalg.norm(images, axis=1, keepdims=True)
-    of = captioned(n)
-    data = analysed(of, {"a": ranked(of, images, captions)})
-    [share] = [s.interval for s in hubs(data) if s.feature == "share never found"]
-    assert share.low is not None and share.high is not None
-    assert 0 <= share.low <= share.value < share.high <= 1
-
-
-def test_disagreement_counts_who_is_right_where_the_other_is_wrong_and_names_what_all_miss() -> None:
-    slices = list(disagreement(subject(a=np.eye(N), b=wrong((3, 5)), c=wrong((4, 5)))))
-    assert by_name(slices, "a", "right where wrong", "b") == pytest.approx(1 / N)
-    assert by_name(slices, "b", "right where wrong", "a") == 0
-    assert by_name(slices, "b", "alone wrong") == pytest.approx(1 / N)
-    assert by_name(slices, "a", "missed by all") == 0
-    both = {(s.encoder, s.feature): s.detail for s in disagreement(subject(a=wrong((3, 5)), b=wrong((3, 6))))}
-    assert both["a", "missed by all"] == {"examples": ["c3-0"]}
 
 
 def test_rows_are_the_same_when_made_again_and_are_identified() -> None:

@@ -38,7 +38,7 @@ def outcomes(scores: np.ndarray) -> dict[str, Outcomes]:
 
 
 def expected_hit(scores: np.ndarray, relevant: np.ndarray, k: int) -> float:
-    """``protocols.md`` section 4, written out for one query."""
+    """``protocols.md``, ranks and ties, written out for one query."""
     best = scores[relevant].max()
     above = int((scores > best).sum())
     irrelevant, own = int(((scores == best) & ~relevant).sum()), int(((scores == best) & relevant).sum())

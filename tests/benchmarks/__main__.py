@@ -25,6 +25,7 @@ import psutil
 from capim.tasks.encoders.device import choose_device, device_name
 from capim.tasks.references import library_versions, versions_of
 from tests.benchmarks.cost import write_cost
+from tests.benchmarks.first_page import first_page
 from tests.benchmarks.own_process import alone
 from tests.benchmarks.rows import Row, measured
 
@@ -145,6 +146,8 @@ def table(kept: dict[str, dict[str, Any]]) -> str:
         "# Benchmarks",
         "",
         "Written by `make bench`: capim and its peers, measured in the same run. Do not edit.",
+        "",
+        *first_page(kept),
         f"{n_bars - len(missed)} of the {n_bars} figures that have a bar meet it.",
         "",
     ]

@@ -129,7 +129,13 @@ def make(workspace: Path, first: int, end: int, scenes: int) -> None:
 
 
 def benchmarked(workspace: Path, newer: str = "") -> None:
-    """One run over all that is stored, with its report; ``newer``: by a newer version of this metric."""
+    """One run over all that is stored, with its report, without Prefect as `capim run` is without a server.
+
+    ``newer``: by a newer version of this metric.
+    """
+    from capim.tasks.prefects import leave_prefect_out
+
+    leave_prefect_out()
     from capim.flows.benchmark import benchmark
     from capim.flows.config import run_config
     from capim.flows.execution import start

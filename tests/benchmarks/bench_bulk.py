@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
-from tests.benchmarks.commands import Stepwise, capim
+from tests.benchmarks.commands import Taken, capim
 from tests.benchmarks.made import by_number, ids_of, unit
 from tests.benchmarks.own_process import alone
 from tests.benchmarks.rows import Row
@@ -41,21 +41,20 @@ def run(quick: bool = False) -> list[Row]:
     small, large = map(of_size, sizes)
     rows = []
     for stage in STAGES:
-        busy = [small[stage].taken.processor, large[stage].taken.processor]
+        busy = [small[stage].processor, large[stage].processor]
         note = f"{n:,} x {DIM} float16, {N_QUERIES:,} captions"
-        steps = ", ".join(f"{step} {taken:.0f} s" for step, taken in large[stage].seconds.items() if taken >= 1)
-        tenth = f"a tenth: {small[stage].taken.seconds:.1f} s, {small[stage].taken.peak_gib:.2f} GiB"
+        tenth = f"a tenth: {small[stage].seconds:.1f} s, {small[stage].peak_gib:.2f} GiB"
         growth = f"{note}; {busy[0]:.1f} and {busy[1]:.1f} s"
         exponent = float(np.log10(busy[1] / busy[0]))
         rows += [
-            Row(f"{stage}: time", large[stage].taken.seconds, "s", note=f"{note}; {steps}"),
-            Row(f"{stage}: peak memory", large[stage].taken.peak_gib, "GiB", "<= 24", note=f"{note}; {tenth}"),
+            Row(f"{stage}: time", large[stage].seconds, "s", note=note),
+            Row(f"{stage}: peak memory", large[stage].peak_gib, "GiB", "<= 24", note=f"{note}; {tenth}"),
             Row(f"growth exponent of CPU time: {stage}", exponent, "", "" if quick else "<= 1.15", note=growth),
         ]
     return rows
 
 
-def of_size(n: int) -> dict[str, Stepwise]:
+def of_size(n: int) -> dict[str, Taken]:
     """The cost of every stage; a file of vectors is there only while it is imported."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +65,7 @@ def of_size(n: int) -> dict[str, Stepwise]:
                 alone(write_npy if kind == "npy" else write_parquet, Path(folder), n)
             found[stage] = capim(*words.format(folder).split(), "--workspace", Path(folder, "workspace"))
             Path(folder, f"images.{kind}").unlink(missing_ok=True)
-            sys.stderr.write(f"  {n:,}: {stage} {found[stage].taken.seconds:.0f} s\n")
+            sys.stderr.write(f"  {n:,}: {stage} {found[stage].seconds:.0f} s\n")
     return found
 
 

@@ -14,12 +14,11 @@ import numpy as np
 import torch
 
 from capim.store import EmbeddingStore
-from capim.tasks.references import SetsRef
+from capim.tasks.references import RunSettings, SetsRef
 from capim.tasks.statistics.draws import Resampling
-from tests.benchmarks.made import BOTH, as_block, by_number, unit
+from tests.benchmarks.made import BOTH, as_block, by_number, opened, unit
 from tests.benchmarks.own_process import alone, peak_gib
 from tests.benchmarks.rows import Row, fastest, timed
-from tests.benchmarks.store_blocks import opened
 
 DIM, N_CAPTIONS, BLOCK = 768, 25_010, 4096
 MEMORY = 900 << 20  # of a process that may take 2 GiB: programs and the ids of a million images take the rest
@@ -49,7 +48,7 @@ def fill(folder: Path, *, n: int, captions: int) -> None:
             ords = np.arange(start, min(size, start + BLOCK), dtype=np.int32)
             rows = np.random.default_rng([start, len(modality)]).standard_normal((len(ords), DIM), np.float32)
             store.put(key, spec, as_block(ords, unit(rows)))
-        store.seal(key, n_items=size)
+        store.seal(key)
 
 
 def score_windows(folder: Path, *, n: int, captions: int) -> dict[str, float]:
@@ -58,13 +57,8 @@ def score_windows(folder: Path, *, n: int, captions: int) -> dict[str, float]:
     store = EmbeddingStore.open(folder / "store")
     key = store.sealed_sets()[0].key
     sets = SetsRef(**{name: getattr(key, name) for name in SetsRef.__dataclass_fields__})
-    how: dict[str, Any] = {
-        "protocols": ["t2i/all"],
-        "device": "cpu",
-        "memory_bytes": MEMORY,
-        "resampling": Resampling(replicates=100),
-    }
-    seconds = timed(lambda: score.fn(sets, store_uri=store.uri, run="bench", **how))
+    how: dict[str, Any] = {"protocols": ["t2i/all"], "memory_bytes": MEMORY, "resampling": Resampling(replicates=100)}
+    seconds = timed(lambda: score.fn(sets, RunSettings(store_uri=store.uri, run="bench", **how)))
     peak = peak_gib()
     queries, items = torch.randn(captions, DIM), torch.randn(min(n, 8192), DIM)
     product = fastest(lambda: queries @ items.T, runs=1) * n / len(items)

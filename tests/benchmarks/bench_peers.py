@@ -154,7 +154,7 @@ def by_capim(folder: Path, data: Path, checkpoint: Path) -> Run:
     )
     done = capim("run", suite, "--workspace", folder / "capim")
     recalls = {f"{direction} any@{k}": value for (direction, k), value in stored(folder, "value").items()}
-    return Run(done.taken, recalls)
+    return Run(done, recalls)
 
 
 def stored(folder: Path, column: str) -> dict[tuple[str, int], float]:

@@ -56,16 +56,23 @@ def _big(target: Path, *, quick: bool) -> list[Row]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        tab = playwright.chromium.launch(executable_path=path, args=CHROMIUM).new_page()
+        tab = playwright.chromium.launch(executable_path=path, args=CHROMIUM).new_page(
+            viewport={"width": 1440, "height": 900}
+        )
         tab.goto(page.as_uri())
         tab.wait_for_selector("html[data-made=summary]", state="attached")
         elements = tab.locator("*").count()
         first = tab.evaluate("performance.timing.domInteractive - performance.timing.navigationStart") / 1000
         high = tab.evaluate("document.documentElement.scrollHeight") / 900
+        board = tab.locator("#board").bounding_box()
+        assert board is not None
+        beyond = max(board["y"] + board["height"] - 900, board["x"] + board["width"] - 1440, 0)
+        beyond += tab.locator(".scroll").first.evaluate("(box) => box.scrollWidth - box.clientWidth")
         printed = tab.pdf(prefer_css_page_size=True).count(b"/Type /Page\n")
     return [
         *rows,
         Row("big workspace: elements at load", elements, "", "<= 12000"),
+        Row("big workspace: pixels of the board beyond a first screen of 1,440 × 900", beyond, "", "<= 0"),
         Row("big workspace: screens of 900 pixels", high, "", "<= 10"),
         Row("big workspace: time to the first screen", first, "s", "<= 1", note="headless Chromium"),
         Row("big workspace: printed pages", printed, "", "<= 2", note="A4"),

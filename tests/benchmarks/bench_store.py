@@ -21,10 +21,9 @@ import pyarrow.parquet as pq
 
 from capim.store import Block, EmbeddingStore, SetKey
 from capim.store.upkeep.inventory import disk_bytes
-from tests.benchmarks.made import as_block, by_number, ids_of
+from tests.benchmarks.made import POOL, as_block, by_number, dense_blocks, ids_of, opened, pool
 from tests.benchmarks.own_process import alone, peak_mb
 from tests.benchmarks.rows import Row, timed
-from tests.benchmarks.store_blocks import POOL, dense_blocks, opened, pool
 
 DENSE = {"n": 25_010, "dim": 1024, "block": 4096}
 MULTI = {"n": 5000, "dim": 128, "vectors": 1030, "block": 64}
@@ -82,7 +81,7 @@ def measure_dense(folder: Path, *, n: int, dim: int, block: int) -> dict[str, fl
         shutil.rmtree(folder / "store", ignore_errors=True)
         store, spec, key = opened(folder / "store", corpus, dim)
         taken = {"store": [timed(partial(store.put, key, spec, one)) for one in blocks]}
-        taken["sealed"] = [*taken["store"], timed(partial(store.seal, key, n_items=n))]
+        taken["sealed"] = [*taken["store"], timed(partial(store.seal, key))]
         taken["parquet"] = list(write_parquet(folder / "same.parquet", blocks))
         (folder / "same.parquet").unlink()
         for name, each in taken.items():
@@ -133,7 +132,7 @@ def measure_multi_write(folder: Path, *, n: int, dim: int, vectors: int, block: 
         offsets = np.arange(len(ords) + 1, dtype=np.int64) * vectors
         store.put(key, spec, as_block(ords, values, offsets))
         before = before or peak_mb()
-    store.seal(key, n_items=n)
+    store.seal(key)
     return {"bytes": on_disk(store, key) / (n * vectors * dim * 2), "extra_mb": peak_mb() - before}
 
 

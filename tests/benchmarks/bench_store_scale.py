@@ -15,10 +15,9 @@ import numpy as np
 import psutil
 
 from capim.store.types import Modality
-from tests.benchmarks.made import by_number
+from tests.benchmarks.made import by_number, dense_blocks, opened
 from tests.benchmarks.own_process import REPOSITORY, alone, command_of, peak_mb
 from tests.benchmarks.rows import Row, both_clocks, timed
-from tests.benchmarks.store_blocks import dense_blocks, opened
 
 SLOWDOWN = "CPU time per row, last tenth relative to the same rows in a new set"
 CAPTIONS_ROWS = {"n": 1_500_000, "dim": 768, "block": 4096}
@@ -78,7 +77,7 @@ def measure_fill(
     """
     corpus = by_number(n) if modality == "image" else by_number(0, n)
     long, fresh = (opened(folder / name, corpus, dim, modality=modality) for name in ("store", f"new-{modality}"))
-    missing, _ = (store.missing(key, n) for store, _, key in (long, fresh))
+    missing, _ = (store.missing(key) for store, _, key in (long, fresh))
     last_tenth = n - max(3 * block, n // 10)
     taken, paired, memory = [], [], []
     for one in dense_blocks(n, dim, block, start=int(missing[0])):
@@ -107,7 +106,7 @@ def measure_fill(
 
 def measure_seal_and_read(folder: Path, *, n: int, dim: int, block: int) -> dict[str, float]:
     store, _, key = opened(folder / "store", by_number(n), dim)
-    seal_seconds = timed(lambda: store.seal(key, n_items=n))
+    seal_seconds = timed(lambda: store.seal(key))
     start = time.perf_counter()
     rows = 0
     expected = dense_blocks(n, dim, block)

@@ -54,4 +54,4 @@ def _embed(store: EmbeddingStore, spec: EncoderSpec, modality: Modality) -> None
         ords = np.arange(start, min(len(ids), start + AT_ONCE), dtype=np.int32)
         values = centres[rng.integers(0, 100, len(ords))] + rng.normal(size=(len(ords), spec.dim)).astype(np.float32)
         store.put(key, spec, as_block(ords, unit(values).astype(np.float32)))
-    store.seal(key, n_items=len(ids))
+    store.seal(key)

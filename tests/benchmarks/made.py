@@ -1,8 +1,9 @@
-"""Corpora of the shapes that are measured, and random vectors for them."""
+"""Corpora of the shapes that are measured, random vectors for them, and blocks of such vectors for a store."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
 from capim.store.schema import CAPTIONS, IMAGES
-from capim.store.types import Modality
+from capim.store.types import Modality, VectorKind
 from capim.store.vectors import Ragged
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.corpora.readers.karpathy import read_coco_karpathy
@@ -22,6 +23,7 @@ from tests.shared_data import SHARED_DATA
 
 SPLIT = SHARED_DATA / "coco_karpathy" / "test_5k.json"
 BOTH: tuple[Modality, ...] = ("image", "caption")
+POOL = 4096  # different vectors; their order differs from block to block
 
 
 def karpathy(limit: int | None = None) -> Corpus:
@@ -106,3 +108,27 @@ def windows(
     for start in range(0, len(wanted), size):
         part = wanted[start : start + size]
         yield Ragged.of([items[ord_] for ord_ in part], ords=part)
+
+
+def opened(
+    folder: Path, corpus: Corpus, dim: int, *, vectors: VectorKind = "single", modality: Modality = "image"
+) -> tuple[EmbeddingStore, EncoderSpec, SetKey]:
+    """A store with the corpus, its encoder, and the key of a set."""
+    store = EmbeddingStore.open(folder, create=True)
+    spec = EncoderSpec(
+        name="e", adapter="none", checkpoint="none", revision="r1", dim=dim, vectors=vectors, storage="float16"
+    )
+    return store, spec, kept_in(store, corpus, spec, modality)
+
+
+def pool(dim: int) -> np.ndarray:
+    """The vectors that rows are chosen from."""
+    return unit(np.random.default_rng(0).standard_normal((POOL, dim)).astype(np.float32))
+
+
+def dense_blocks(n: int, dim: int, block: int, start: int = 0) -> Iterator[Block]:
+    """Blocks over all positions from ``start`` on; the content of a row depends on its position alone."""
+    rows = pool(dim)
+    for first in range(start, n, block):
+        ords = np.arange(first, min(n, first + block), dtype=np.int32)
+        yield as_block(ords, rows[(ords * 7 + ords // POOL) % POOL])

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore, EncoderSpec
-from capim.store.schema import StoredImage, texts
+from capim.store.schema import StoredImage
 from capim.store.types import Corpus, Modality, digest16
 from tests.benchmarks.made import BOTH, as_block, karpathy, kept_in, unit
 from tests.reports.large import MODELS, noisy_jpeg
@@ -45,12 +45,11 @@ def plant(folder: Path, *, n_images: int, encoders: list[str], n_patches: int) -
         store.write_rows("batches", pa.Table.from_pylist(record.tables["batches"], schema=SCHEMAS["batches"]))
         for modality in BOTH:
             key = kept_in(store, corpus, model, modality)
-            ids = texts((corpus.images if modality == "image" else corpus.captions)["id"])
             start = 0
             for values, offsets, n in hidden.blocks(model, modality, n_patches):
                 ords = np.arange(start, start := start + n, dtype=np.int32)
                 store.put(key, model, as_block(ords, values, offsets))
-            store.seal(key, n_items=len(ids))
+            store.seal(key)
 
 
 class Hidden:

@@ -68,13 +68,6 @@ def test_every_kind_of_fault_is_named_at_once() -> None:
         assert f"corpus 'c': {expected}" in message
 
 
-def test_many_faults_of_one_kind_are_one_line_with_their_count() -> None:
-    message = refused(TWO, [CaptionRow(str(i), "z", "t") for i in range(9)])
-    assert message.count("\n") == 0
-    assert "captions of images that are not in the corpus: '0' of 'z'" in message
-    assert message.endswith("and 4 more")
-
-
 def test_an_image_that_cannot_be_read_is_named_with_the_reason() -> None:
     assert "images that cannot be read: 'b' (no b)" in refused(TWO, TEXTS, source=Bytes({"a": png("red")}))
 
@@ -120,15 +113,6 @@ def test_the_fingerprint_changes_with_every_part_and_not_with_keys() -> None:
         {"source": Bytes({"a": png("red"), "b": png("navy")})},
     ):
         assert made(**change).fingerprint != whole
-
-
-def test_rows_may_come_from_generators_over_several_blocks() -> None:
-    n = 10_000
-    corpus = build_corpus(
-        "c", (ImageRow(str(i)) for i in range(n)), (CaptionRow(f"{i}#0", str(i), "t") for i in range(n)), source=None
-    )
-    assert corpus.images["id"].to_pylist() == [str(i) for i in range(n)]
-    assert corpus.captions.num_rows == n
 
 
 def retrieval(n: int) -> Corpus:

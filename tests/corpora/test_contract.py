@@ -16,7 +16,6 @@ from capim.tasks.corpora.description import description_model, load_reader, open
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.subset import index_images
 from tests.corpora import local_copies
-from tests.repeated import assert_figures, repeated
 
 
 # of published document pages, readers/test_judged.py reads copies
@@ -92,11 +91,6 @@ def test_a_sample_holds_together_and_indexing_keeps_every_image(case) -> None:
     facts = corpus_facts(corpus)
     assert facts["images"] == copy.n_images
     assert sum(facts["captions per image"].values()) == copy.n_images - facts["undescribed"]
-
-
-def test_every_figure_holds_where_an_image_repeats_another_and_some_are_named_by_nothing(case) -> None:
-    _, corpus, _ = case
-    assert_figures(repeated(corpus))
 
 
 def test_a_folder_that_is_not_there_is_refused_by_name(case, tmp_path: Path) -> None:

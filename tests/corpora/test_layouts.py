@@ -63,15 +63,6 @@ def test_one_table_is_found_and_read_whatever_its_name_and_its_separator(put: Pu
     assert check_corpus(root).recognised == f"a table, {name}"
 
 
-def test_captions_of_flickr8k_keep_their_number(put: Put) -> None:
-    rows = 'a.png#0\tred, 5" wide\na.png#1\tpink\nb.png#0\tblue\n'
-    root = put({"captions.txt": rows}, "Images/a.png", "Images/b.png")
-    corpus = open_corpus(root)
-    assert texts(corpus) == [("a.png", 'red, 5" wide'), ("a.png", "pink"), ("b.png", "blue")]
-    assert corpus.captions["ordinal"].to_pylist() == [0, 1, 0]
-    assert files(corpus) == ["Images/a.png", "Images/b.png"]
-
-
 def test_img2datasets_parquet_shards_are_read_and_failed_downloads_are_named(put: Put) -> None:
     root = put({"00000_stats.json": "{}"})
     downloads: list[list[bytes | None]] = [[png("red"), None], [png("blue")]]
@@ -211,17 +202,6 @@ def test_tar_shards_come_before_the_tables_that_img2dataset_writes_beside_them(p
     assert check_corpus(root).recognised == "shards of webdataset, *.tar"
 
 
-def test_a_check_ends_with_the_command_to_type_next(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = put({"captions.csv": "image,caption\na.jpg,red\n"}, "a.jpeg")
-    monkeypatch.chdir(root.parent)
-    lines = check_corpus("./photos").lines()
-    assert lines[0] == "recognised: a table, captions.csv"
-    assert "warning: 1 images are files with another name, the first 'a.jpg': 'a.jpeg'" in lines
-    assert lines[-1] == "next: capim run --corpora ./photos --encoders NAME (names: capim list encoders)"
-    root.rename(root.with_name("my photos"))
-    assert "--corpora './my photos' --encoders" in check_corpus("./my photos").lines()[-1]
-
-
 @pytest.mark.parametrize(("file", "image"), [("flickr30k_test.json", "{}.jpg"), ("coco_test.json", COCO_IMAGE)])
 def test_the_captions_file_of_a_published_split_is_named_like_its_folder(put: Put, file: str, image: str) -> None:
     split = [{"image": image.format(n), "caption": [f"caption {n} {k}" for k in range(5)]} for n in range(2)]
@@ -235,24 +215,6 @@ def _objects(n: int = 3, **more: object) -> list[dict[str, object]]:
     return [
         {"filename": f"{i}.png", "sentences": [{"raw": f"thing {i}"}, {"raw": f"it {i}"}], **more} for i in range(n)
     ]
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "n_texts"),
-    [
-        ("dataset_rsicd.json", {"images": _objects(), "dataset": "RSICD"}, 6),  # Karpathy's form, of other images
-        ("TextCaps_val.json", {"data": [{"image_id": f"{i}", "caption_str": f"thing {i}"} for i in range(3)]}, 3),
-        ("swap.json", {str(i): {"filename": f"{i}.png", "caption": "a", "negative_caption": "b"} for i in range(3)}, 6),
-        ("by_name.json", {f"{i}.png": {"text": f"thing {i}"} for i in range(3)}, 3),
-        ("annotations_30k.csv", 'raw,sentids,filename\n"[""thing 0"", ""it 0""]","[1, 2]",0.png\n', 2),
-    ],
-)
-def test_json_files_of_the_field_are_tables_whatever_their_name(
-    put: Put, file: str, content: object, n_texts: int
-) -> None:
-    root = put({file: content if isinstance(content, str) else json.dumps(content)}, *(f"{i}.png" for i in range(3)))
-    assert check_corpus(root).recognised == f"a table, {file}"
-    assert open_corpus(root).captions.num_rows == n_texts
 
 
 def test_of_a_column_of_splits_the_test_split_is_read_and_another_on_request(put: Put) -> None:
@@ -298,11 +260,3 @@ def test_a_column_for_each_language_holds_captions_in_it(put: Put, names: tuple[
     ]  # fmt: skip
     one = {"reader": "table", "root": str(root), "columns": {"caption": names[1]}, "language": "de"}
     assert [row["text"] for row in open_corpus(one).captions.to_pylist()] == ["ein 1", "ein 2"]
-
-
-def test_crossmodal_3600s_rows_are_a_table_of_languages(put: Put) -> None:
-    row = {"image/key": "1", "image/locale": "en", "en": {"caption": ["a", "b"]}, "de": {"caption": ["ein"]}}
-    root = put({"rows.jsonl": json.dumps(row)}, "1.png")
-    assert check_corpus(root).recognised == "a table, rows.jsonl"
-    captions = open_corpus(root).captions.to_pylist()
-    assert [(c["language"], c["text"]) for c in captions] == [("en", "a"), ("en", "b"), ("de", "ein")]

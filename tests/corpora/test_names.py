@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.schema import StoredCorpus
-from capim.tasks.corpora import CORPORA, named_elsewhere
+from capim.tasks.corpora import CORPORA, named_elsewhere, pinned
 from capim.tasks.corpora.description import open_corpus, reader_call
+from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.naming import (
     CorpusToRead,
     corpus_to_read,
@@ -72,6 +74,8 @@ TABLE = 'reader = "table"\nroot = "x.csv"\n'
         ('reader = "csv"\nroot = "."', "reader 'csv' is unknown; set reader to one of shapes"),
         ("reader = ", "not TOML"),
         ('reader = "shapes"\nn_scenes = "many"', "n_scenes must be a whole number, got 'many'"),
+        ('reader = "shapes"\nn_scenes = 0', "n_scenes must be greater than or equal to 1, got 0"),
+        ('reader = "shapes-winoground"\nn_quadruples = 301', "n_quadruples must be less than or equal to 300, got 301"),
         (f'{XFLICKRCO}languages = "de"', "languages must be a list of texts, got 'de'"),
         (f'{XFLICKRCO}missing = "maybe"', "missing must be 'error' or 'skip', got 'maybe'"),
         (f"{XFLICKRCO}images = 3", "images must be a path or a list of paths, got 3"),
@@ -100,17 +104,48 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
     assert "no corpus found in it; looked for corpus.toml, captions.json" in refusal(tmp_path)
 
 
-def test_the_list_names_for_every_corpus_what_it_is_and_whether_it_is_available() -> None:
+def test_the_list_names_for_every_corpus_what_it_is_and_what_it_needs() -> None:
     rows = {row["name"]: row for row in list_corpora()}
     assert list(rows) == list(CORPORA)
-    assert rows["shapes"]["available"] == "yes"
-    assert rows["sugarcrepe"]["available"] == "with root"
-    offline, online = "no: not in the hub cache, and offline; or with root", "from the hub, or with root"
-    assert rows["winoground"]["available"] in {offline, online, "yes (hub cache)"}
+    assert rows["shapes"]["needs"] == "nothing"
+    assert rows["sugarcrepe"]["needs"].startswith("root (the seven files of github.com/RAIVNLab/sugar-crepe)")
     assert "terms accepted" in rows["winoground"]["needs"]
     assert rows["coco-sm"]["languages"] == "21 languages"
     assert rows["table"]["languages"] == "any"
     assert all(all(row.values()) for row in rows.values())
+    assert rows["winoground"]["revision"] == pinned("facebook/winoground")
+    assert (rows["bivlc"]["revision"], rows["docci"]["revision"]) == ("unpinned", "not on the hub")
+    assert rows["Vidore3FinanceEnRetrieval"]["domain"] == "documents: financial"
+    assert rows["Vidore3FinanceEnRetrieval"]["size"] == "2,942 pages, 309 queries, each of 6 languages"
+    assert rows["MIRACLVisionRetrieval-de"]["size"] == "6,302 pages, 128 queries"  # and one with the text of another
+    assert rows["NanoViDoRe3"]["size"] == "no published counts"
+
+
+def test_a_commit_of_a_corpus_has_a_source_and_no_source_stands_without_a_commit() -> None:
+    for name, entry in CORPORA.items():
+        assert bool(entry.revisions) == (entry.pinned_by != "nobody"), name
+        assert re.fullmatch(r"mteb|nobody|github\.com/[\w.-]+/[\w.-]+, \S+", entry.pinned_by), name
+        assert all(re.fullmatch(r"[0-9a-f]{40}", commit) for commit in entry.revisions.values()), name
+    assert {name for name, entry in CORPORA.items() if entry.hub and not entry.revisions} == {
+        *("coco-karpathy", "bivlc", "NanoViDoRe3")
+    }
+
+
+@pytest.mark.slow  # the import of mteb
+def test_commits_and_facts_of_mtebs_tasks_are_those_of_the_installed_mteb() -> None:
+    mteb = pytest.importorskip("mteb")
+    every = mteb.get_tasks(exclude_superseded=False, exclude_private=False)
+    tasks = {task.metadata.name: task.metadata for task in every}
+    commits = {of.dataset["path"]: of.dataset["revision"] for of in tasks.values() if "path" in of.dataset}
+    for name, entry in CORPORA.items():
+        if entry.pinned_by == "mteb":
+            assert entry.revisions == {path: commits[path] for path in entry.revisions}, name
+    for name, task in JUDGED_TASKS.items():
+        if (of := tasks.get(task.task)) is not None:
+            assert task.licence == {"not specified": "unknown"}.get(of.license, of.license), name
+            assert task.domain == ", ".join(of.domains).lower(), name
+            assert task.citation == of.reference, name
+    assert {task.task for task in JUDGED_TASKS.values()} - tasks.keys() == {"NanoViDoRe3"}
 
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

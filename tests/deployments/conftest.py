@@ -18,9 +18,18 @@ import httpx
 import psutil
 import pytest
 
+from tests.encoders.own_module import encoder_table
+
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = float(os.environ.get("CAPIM_TEST_PATIENCE") or 3)  # a longer wait costs nothing where all is well
 PREFECT = str(Path(sys.executable).with_name("prefect"))
+
+
+def suite_of(file: Path, *encoders: dict[str, Any], corpus: str = "few", n_scenes: int = 8, settings: str = "") -> Path:
+    """Writes a suite of encoders and of rendered scenes, with these settings."""
+    scenes = f'[[corpus]]\nname = "{corpus}"\nreader = "shapes"\nn_scenes = {n_scenes}\n'
+    file.write_text(f'device = "cpu"\n{settings}{"".join(map(encoder_table, encoders))}{scenes}')
+    return file
 
 
 def until(what: str, look: Callable[[], Any], *, seconds: float = 120) -> Any:

@@ -16,7 +16,8 @@ from capim.flows.embed import embed
 from capim.flows.execution import start
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from tests.encoders.own_module import encoder_table, own_encoder
+from tests.deployments.conftest import suite_of
+from tests.encoders.own_module import own_encoder
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPIM = str(Path(sys.executable).with_name("capim"))
@@ -35,9 +36,7 @@ def config_of(workspace: Path, *, n_scenes: int, **more: Any) -> RunConfig:
 
 @pytest.mark.slow
 def test_an_encode_without_a_server_waits_for_a_device_until_the_process_that_has_it_dies(tmp_path: Path) -> None:
-    suite = tmp_path / "suite.toml"
-    own = encoder_table(own_encoder(tmp_path / "own"))
-    suite.write_text(f'{own}[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 4\n')
+    suite = suite_of(tmp_path / "suite.toml", own_encoder(tmp_path / "own"), n_scenes=4)
     alone = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     # the processor under a name that is locked, as a card's would be
     other = subprocess.Popen([sys.executable, "-c", HOLDER], cwd=ROOT, stdout=subprocess.PIPE, text=True)

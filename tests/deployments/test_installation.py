@@ -30,8 +30,9 @@ from capim.store import EmbeddingStore
 from capim.store.schema import Run
 from capim.store.types import Modality
 from capim.tasks.prefects.task import ENCODE_LIMIT, artifact_key, asset
+from tests.deployments.conftest import suite_of
 from tests.deployments.test_deployments import DEPLOYMENTS
-from tests.encoders.own_module import encoder_table, own_encoder
+from tests.encoders.own_module import own_encoder
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -68,20 +69,13 @@ def slow(name: str, encoder: dict[str, Any]) -> dict[str, Any]:
     return {"corpora": corpora, "encoders": [encoder], "batch_size": 1, "device": "cpu"}
 
 
-def suite_of(file: Path, encoder: dict[str, Any], corpus: str, n_scenes: int) -> Path:
-    """A suite of an encoder and of rendered scenes."""
-    scenes = f'[[corpus]]\nname = "{corpus}"\nreader = "shapes"\nn_scenes = {n_scenes}\n'
-    file.write_text(encoder_table(encoder) + scenes)
-    return file
-
-
 def stored(installation: Any, corpus: str) -> int:
     """Images and captions of the corpus that the store has, sealed or not."""
     store = EmbeddingStore.open(f"{installation.workspace}/store")
     total = 0
     for modality, n_items in N_ITEMS.items():
         key = store.key(encoder="own", corpus=corpus, modality=modality)
-        total += n_items - len(store.missing(key, n_items))
+        total += n_items - len(store.missing(key))
     return total
 
 
@@ -178,12 +172,15 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
     [progress] = [artifact for artifact in artifacts if artifact["type"] == "progress"]
     assert (progress["data"], progress["task_run_id"]) == (100.0, None)
     installation.delete(f"/v2/concurrency_limits/{ENCODE_LIMIT}")
-    lines = lines_of(installation, run)
+
+    def has(told: str) -> bool:
+        return any(re.fullmatch(told, line) for line in lines_of(installation, run))
+
     for told in (
         r"tiny-clip on few, images: 8 encoded, 0 reused, 0 skipped, [\d.]+ s",
         r"\d+ rows, 3 derivations, 3 made, [\d.]+ s",  # the analyses
     ):
-        assert any(re.fullmatch(told, line) for line in lines), told
+        installation.until(told, partial(has, told))  # a process sends its last lines after the state of its run
     here, store_uri = str(installation.workspace), f"{installation.workspace}/store"
     [event] = [each["payload"] for each in events(installation, "capim.report") if each["payload"]["workspace"] == here]
     assert event["path"] == f"{here}/reports/{event['run']}/report.html"
@@ -202,7 +199,7 @@ def test_shards_of_one_command_overlap_on_two_workers_and_a_report_follows(
 ) -> None:
     """A shard takes 10 s, so that its process starts before the other has ended, on two busy processors too."""
     own = own_encoder(tmp_path / "own", seconds=0.4)
-    suite = suite_of(tmp_path / "suite.toml", own, "few", 8)
+    suite = suite_of(tmp_path / "suite.toml", own)
     report = installation.get("/deployments/name/benchmark/report-after-encode")
     quick = {"config": {**report["parameters"]["config"], "replicates": 200, "analyses": ["complexity"]}}
     installation.patch(f"/deployments/{report['id']}", {"parameters": quick})
@@ -404,7 +401,7 @@ def test_one_machine_is_refused_without_a_server_or_a_variable_of_the_file(
 
 
 def test_with_the_server_gone_in_the_middle_what_was_encoded_is_kept(installation: Any, own: Any) -> None:
-    suite = suite_of(installation.workspace / "orphaned.toml", own, "orphaned", SCENES)
+    suite = suite_of(installation.workspace / "orphaned.toml", own, corpus="orphaned", n_scenes=SCENES)
     words = [CAPIM, "embed", str(suite), "--workspace", str(installation.workspace), "--device", "cpu"]
     words += ["--batch-size", "1"]
     # Prefect's client asks a lost server again for a minute or two before the encode goes on; here it asks once

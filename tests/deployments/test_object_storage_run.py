@@ -10,18 +10,9 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.tasks.references import this_host
+from tests.deployments.conftest import suite_of
 from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
-from tests.encoders.own_module import encoder_table, own_encoder
-
-SUITE = """
-replicates = 200
-device = "cpu"
-analyses = ["hubs"]
-[[corpus]]
-name = "few"
-reader = "shapes"
-n_scenes = 8
-"""
+from tests.encoders.own_module import own_encoder
 
 
 @pytest.fixture
@@ -67,8 +58,8 @@ def check_no_leak(secret: str) -> None:
 def test_two_runs_write_one_store_and_their_reports_to_s3(reach: dict[str, str], tmp_path: Path) -> None:
     commands = []
     for seed, encoder in enumerate(("one", "other")):
-        suite = tmp_path / f"{encoder}.toml"
-        suite.write_text(SUITE + encoder_table(own_encoder(tmp_path / encoder, seed=seed)))
+        settings = 'replicates = 200\nanalyses = ["errors"]\n'
+        suite = suite_of(tmp_path / f"{encoder}.toml", own_encoder(tmp_path / encoder, seed=seed), settings=settings)
         commands.append(["run", str(suite), "--workspace", WORKSPACE])
     check_reports(run_at_once(commands, reach, seconds=500))
     store = EmbeddingStore.open(f"{WORKSPACE}/store")

@@ -28,7 +28,8 @@ from capim.flows.execution import (
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from tests.command import command
-from tests.encoders.own_module import encoder_table, own_encoder
+from tests.deployments.conftest import suite_of
+from tests.encoders.own_module import own_encoder
 
 CAPIM = str(Path(sys.executable).with_name("capim"))
 KEYS = {"results": "result", "comparisons": "comparison", "slices": "slice"}
@@ -96,13 +97,10 @@ def test_dask_with_a_worker_killed_gives_the_rows_of_threads_and_of_plain_functi
 ) -> None:
     from distributed import LocalCluster
 
-    suite = tmp_path / "suite.toml"
-    suite.write_text(
-        'replicates = 100\ndevice = "cpu"\nshards = 2\nanalyses = ["complexity", "errors", "tags"]\n'
-        '[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 12\n'
-        '[[corpus]]\nname = "pairs"\nreader = "shapes-winoground"\nn_quadruples = 12\n'
-        + "".join(encoder_table(own_encoder(tmp_path / name, seed=seed)) for seed, name in enumerate(("one", "other")))
-    )
+    settings = 'replicates = 100\nshards = 2\nanalyses = ["complexity", "errors", "tags"]\n'
+    settings += '[[corpus]]\nname = "pairs"\nreader = "shapes-winoground"\nn_quadruples = 12\n'
+    encoders = [own_encoder(tmp_path / name, seed=seed) for seed, name in enumerate(("one", "other"))]
+    suite = suite_of(tmp_path / "suite.toml", *encoders, n_scenes=12, settings=settings)
 
     def begun(name: str, env: dict[str, str], *more: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen([CAPIM, "run", str(suite), "--workspace", str(tmp_path / name), *more], env=env)

@@ -38,7 +38,6 @@ class Stub:
         seconds: Time that it takes for a request.
         key: The key that it wants; empty: none.
         double: The service that it stands for; None: OpenAI's form, and those of vLLM and Jina, in any mixture.
-        roles: Of the requests that the double took.
     """
 
     url: str = ""
@@ -49,7 +48,6 @@ class Stub:
     key: str = ""
     shuffled: bool = False
     double: ServiceDouble | None = None
-    roles: list[str] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     at_once: int = 0
@@ -93,7 +91,6 @@ class Stub:
             asked = double.read(body)
         except (KeyError, ValueError, TypeError) as fault:
             return {"error": repr(fault)}, 400
-        self.roles.append(asked.role)
         return double.write([self.in_role(item, asked.role, asked.prompt) for item in asked.items]), 200
 
     def in_role(self, item: object, role: str, prompt: str = "") -> list[float]:
@@ -144,14 +141,14 @@ def cut(handler: BaseHTTPRequestHandler, _: dict[str, Any]) -> bool:
     return True
 
 
-def dripping(seconds: float, *, headers: bool = False, pieces: int = 100) -> Trouble:
-    """The model's answer, or its headers, in so many pieces with a pause after each, until the client has gone."""
+def dripping(seconds: float, *, headers: bool = False) -> Trouble:
+    """The model's answer, or its headers, in a hundred pieces with a pause after each, until the client has gone."""
 
     def answer(handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> bool:
         text = json.dumps(handler.server.stub.answer(body)).encode()  # type: ignore[attr-defined]
         head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n" % len(text)
-        slow = [b"X-%d: slow\r\n" % k for k in range(pieces)] if headers else []
-        slow = [*slow, b"\r\n", text] if headers else [bytes([byte]) for byte in text[:pieces]] + [text[pieces:]]
+        slow = [b"X-%d: slow\r\n" % k for k in range(100)] if headers else []
+        slow = [*slow, b"\r\n", text] if headers else [bytes([byte]) for byte in text[:100]] + [text[100:]]
         handler.close_connection = True
         with contextlib.suppress(OSError):
             handler.wfile.write(head if headers else head + b"\r\n")

@@ -206,6 +206,8 @@ def test_a_text_model_of_sentence_transformers_equals_its_own_loop(tmp_path) -> 
     for batch in encode_stream(load_encoder(spec), work, batch_size=1):
         expected = theirs.encode([CAPTIONS[i] for i in batch.ords], normalize_embeddings=True)
         assert_same(batch.embeddings, expected)
+    with pytest.raises(RequestError, match=r"reads text, not images; .* --only captions"):
+        load_encoder(spec).prepare_images([Image.new("RGB", (8, 8))])
 
 
 def test_a_coco_sm_module_runs_unchanged(tmp_path) -> None:
@@ -307,17 +309,6 @@ def test_not_a_number_from_the_model_is_an_error_that_names_the_item(family) -> 
     encoder.forwards["caption"] = spoilt
     with pytest.raises(WorkError, match=r"NaN, infinite or zero for 1 of 3 captions, first at position 1"):
         encode_captions(encoder, ["a", "b", "c"])
-
-
-@pytest.mark.slow
-def test_compiled_forward_passes_give_the_same_vectors(family, loaded, monkeypatch) -> None:
-    # traced as for a compiler, without spending a minute in one
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    encoder, plain = load_encoder(family("clip"), compiled=True), loaded("clip")
-    assert encoder.forwards["image"] is not plain.forwards["image"]
-    np.testing.assert_allclose(
-        encode_images(encoder, photographs()).values, encode_images(plain, photographs()).values, atol=1e-5
-    )
 
 
 @pytest.mark.parametrize("name", ["colqwen2", "colgemma3", "qwen3-vl-embedding"])

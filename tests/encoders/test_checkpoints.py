@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import shutil
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import catalog, encode_captions, encode_images, entry_from, load_encoder, resolve, spec_of
-from capim.tasks.encoders.checkpoint import digest_of, folder_of, local_path, open_clip_tag
+from capim.tasks.encoders.checkpoint import digest_of, folder_of, local_path, open_clip_tag, repository_of
 from capim.tasks.encoders.conformance import CHECKS, SHORT, six_scenes
-from capim.tasks.encoders.identity import pin, pinned_toml
+from capim.tasks.encoders.of_mteb import facts_of
 from capim.tasks.encoders.weights import read_tensors
 from tests.encoders.families.hub import add_to_cache, commit
 
@@ -93,22 +92,38 @@ def test_open_clips_own_names_lead_to_a_repository_at_a_commit(hub_cache, tmp_pa
     assert tag is not None
     assert tag.repository == "laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k"
     assert open_clip_tag(spec(adapter="openclip", checkpoint="laion/CLIP-ViT-H-14-laion2B-s32B-b79K")) is None
-    with pytest.raises(RequestError, match="no weights 'nope' on the hub for ViT-B-32; known: "):
-        open_clip_tag(spec(adapter="openclip", checkpoint="ViT-B-32/nope"))
 
 
-def test_open_clips_models_in_the_catalog_are_in_the_package_with_these_dimensions() -> None:
+def test_open_clips_models_in_the_catalog_are_in_the_package_with_these_dimensions_and_contexts() -> None:
     tags = {entry.name: open_clip_tag(entry.spec) for entry in catalog().values() if entry.adapter == "openclip"}
-    known = {name: tag.config["embed_dim"] for name, tag in tags.items() if tag}
+    known = {name: tag.config for name, tag in tags.items() if tag}
     assert {"mobileclip2-s4", "pe-core-l", "eva02-l", "dfn2b-l"} <= known.keys()
-    assert known == {name: catalog()[name].dim for name in known}
+    for name, config in known.items():
+        read = config["embed_dim"], config["text_cfg"].get("context_length")
+        assert read == (catalog()[name].dim, catalog()[name].context), name
+
+
+def test_a_commit_in_the_catalog_has_a_source_and_a_row_without_one_is_unpinned() -> None:
+    sources = {name: entry.pinned_by for name, entry in catalog().items() if entry.revision != "main"}
+    assert all(re.fullmatch(r"mteb|github\.com/[\w.-]+/[\w.-]+, \S+", source) for source in sources.values())
+    assert not any(entry.pinned_by for name, entry in catalog().items() if name not in sources)
+    assert all(re.fullmatch(r"[0-9a-f]{40}", catalog()[name].revision) for name in sources)
 
 
 @pytest.mark.slow  # the import of mteb
-def test_a_commit_in_the_catalog_is_the_one_that_mteb_pins() -> None:
+def test_facts_and_commits_of_mtebs_table_in_the_catalog_are_those_of_the_installed_mteb() -> None:
     mteb = pytest.importorskip("mteb")
-    given = {entry.checkpoint: entry.revision for entry in catalog().values() if entry.revision != "main"}
-    assert given == {name: mteb.get_model_meta(name, fetch_from_hf=False).revision for name in given}
+    table = {meta.name: meta for meta in mteb.get_model_metas()}
+    known = {name: table[of] for name, entry in catalog().items() if (of := repository_of(entry.checkpoint)) in table}
+    assert len(known) == 21
+    for name, entry in catalog().items():
+        facts = facts_of(known[name]) if name in known else {}
+        assert (entry.released, entry.memory_mb) == (facts.get("released", ""), facts.get("memory_mb")), name
+        assert sorted(entry.trained_on) == sorted(facts.get("trained_on", [])), name
+        assert entry.pinned_by != "mteb" or entry.revision == known[name].revision, name
+        if facts:
+            assert entry.context == facts["context"], name
+            assert entry.parameters == pytest.approx(facts["parameters"], rel=0.01), name
 
 
 @pytest.fixture(scope="module")
@@ -233,16 +248,6 @@ def test_a_form_that_open_clip_does_not_have_is_an_error_with_all_forms(
         load_encoder(spec(adapter="openclip", checkpoint=checkpoint.format(tmp_path), dim=32))
 
 
-def test_pins_are_rows_of_a_suite_file_and_faults_are_comments(family) -> None:
-    family("siglip")
-    pins = pin(["tiny-clip", "siglip-so400m", "dfn5b-h", "metaclip-h"])
-    assert {name for name, each in pins.items() if isinstance(each, str)} >= {"metaclip-h"}
-    rows = {row["name"]: row for row in tomllib.loads(pinned_toml(pins))["encoder"]}
-    assert rows["siglip-so400m"]["revision"] == commit("google/siglip-so400m-patch14-384")
-    again = entry_from("siglip-so400m", {k: v for k, v in rows["siglip-so400m"].items() if k != "name"}).spec
-    assert again == resolve(spec_of("siglip-so400m"))
-
-
 @pytest.fixture
 def spec_without(copied_family):
     """A spec of a copy of a family's folder, in which some files are missing."""
@@ -315,7 +320,3 @@ def test_a_repository_of_the_hub_is_copied_before_it_is_completed(family, hub_ca
 def test_bare_weights_and_a_bare_configuration_are_no_model(missing, message, spec_without) -> None:
     with pytest.raises(RequestError, match=f'{message}.*call save_pretrained, or .*adapter = "module"'):
         load_encoder(spec_without("clip", missing))
-
-
-def test_a_folder_with_the_processors_of_transformers_5_is_whole(spec_without) -> None:
-    assert load_encoder(spec_without("colqwen2"))  # processor_config.json holds the image processor

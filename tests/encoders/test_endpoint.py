@@ -7,7 +7,6 @@ import re
 import time
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from threading import Timer
 from typing import Any
@@ -96,14 +95,6 @@ def test_the_time_that_a_service_asks_for_is_waited_by_all_requests(stub) -> Non
     pace = Pace(None)
     pace.hold(9.0)
     assert all(8 < pace.turn() <= 9 for _ in range(3))
-
-
-def test_a_service_that_asks_for_no_time_to_come_is_asked_again_after_the_usual_one(stub, monkeypatch) -> None:
-    monkeypatch.setattr(client, "FIRST_WAIT_SECONDS", 0.05)
-    encoder = loaded(stub, concurrency=1)
-    stub.troubles = [status(429, Retry_After=value) for value in ("0", "nan", "soon")]
-    encode_captions(encoder, ["a"])
-    assert (np.diff(stub.times) > np.asarray([0.05, 0.1, 0.2]) * 0.75).all()
 
 
 @pytest.mark.parametrize("headers", [False, True])
@@ -367,23 +358,6 @@ def test_a_recipe_of_the_page_is_right_for_the_double_of_its_service(name, stub,
             np.testing.assert_allclose(found, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
     counted = {answer.tokens for answer in encoder.service.answers("caption", queries)}
     assert counted == ({None} if name in ("gemini", "tei") else {7})
-    assert set(stub.roles) <= {*double.roles}
-
-
-@pytest.mark.parametrize("name", DOUBLES)
-def test_without_its_roles_a_recipe_is_another_model_with_other_vectors_or_refused(name, stub, monkeypatch) -> None:
-    stub.double, spec = DOUBLES[name], recipe(name, stub)
-    monkeypatch.setenv(str(spec.options.get("api_key_env") or "NONE"), KEY)
-    roles = ("caption_body:", "image_body:", "caption_system", "image_system", "caption_template", "last_turn", "body:")
-    plain = replace(spec, options={k: v for k, v in spec.options.items() if not k.startswith(roles)})
-    assert (spec == plain) == (name == "openai")
-    assert (resolve(spec).fingerprint == resolve(plain).fingerprint) == (name == "openai")
-    if name == "cohere":  # input_type is required
-        with pytest.raises(WorkError, match=r"refuses .* \(400: "):
-            vectors(load_encoder(plain))
-    elif name != "openai":
-        pairs = zip(vectors(load_encoder(spec)), vectors(load_encoder(plain)), strict=True)
-        assert max(np.abs(one - other).max() for one, other in pairs if one is not None) > 1e-3
 
 
 def test_every_form_has_a_recipe_and_the_table_of_the_page_is_the_table_of_the_code() -> None:

@@ -78,6 +78,8 @@ def test_a_module_that_names_no_files_has_a_gap_in_its_identity(tmp_path) -> Non
     assert identity_gap(module(write_module(tmp_path, NAMED))) is None
     assert identity_gap(module(write_module(tmp_path, "files: list[str] = []\n"))) is None
     assert identity_gap(EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/b", dim=8)) is None
+    function = entry_from("own", {"adapter": f"{write_module(tmp_path)}:load", "dim": 8}).spec
+    assert "its identity is only model.py" in str(identity_gap(resolve(function)))
 
 
 def test_a_revision_that_the_user_gives_a_module_is_part_of_its_identity(tmp_path) -> None:

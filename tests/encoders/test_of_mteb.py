@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
 from capim.store.vectors import Ragged
-from capim.tasks.encoders import encode_captions, encode_images, entry_from, load_encoder, resolve
+from capim.tasks.encoders import catalog, encode_captions, encode_images, entry_from, load_encoder, resolve
 from capim.tasks.encoders.conformance import check_encoder, six_scenes
 from capim.tasks.encoders.identity import roles_line
 from capim.tasks.encoders.of_mteb import TASK, rows, why_not
@@ -147,8 +147,11 @@ def test_every_model_of_the_table_is_listed_with_memory_licence_and_what_it_need
 
     table = {row["name"]: dict(row) for row in rows()}
     assert len(table) > 200
-    assert table["vidore/colqwen2-v1.0"] | {"needs": ""} == {
+    colqwen = table["vidore/colqwen2-v1.0"]
+    assert sorted(colqwen.pop("trained_on")) == sorted(catalog()["colqwen2-v1.0"].trained_on)
+    assert colqwen | {"needs": ""} == {
         "name": "vidore/colqwen2-v1.0", "vectors": "multi", "dim": 128, "millions": 2210.0, "memory_mb": 7200,
+        "context": 32768, "released": "2025-11-03", "languages": "eng-Latn",
         "licence": "apache-2.0", "revision": mteb.get_model_meta("vidore/colqwen2-v1.0").revision, "needs": "",
     }  # fmt: skip
     assert sum(not row["needs"] for row in table.values()) > 90

@@ -19,7 +19,6 @@ from capim.tasks.encoders import (
     encode_captions,
     encode_images,
     entry_from,
-    identity_gap,
     load_encoder,
     resolve,
 )
@@ -178,13 +177,6 @@ def test_files_that_own_code_of_any_form_opens_count(form, in_table, tmp_path, m
     opened[0].unlink()
     with pytest.raises(RequestError, match=r"own\.py needs the file 'a\.pt', which does not exist"):
         resolve(spec)
-
-
-def test_a_file_with_a_function_that_loads_and_without_a_list_of_files_has_a_gap_in_its_identity(tmp_path) -> None:
-    file = written(tmp_path, LOADS)
-    assert "its identity is only my_model.py" in str(identity_gap(resolve(spec_of(f"{file}:load"))))
-    written(tmp_path, f"files = []\n{LOADS}")
-    assert identity_gap(resolve(spec_of(f"{file}:load"))) is None
 
 
 def test_an_encoder_of_a_package_that_has_a_name_of_ours_or_a_faulty_row_is_left_out(monkeypatch, caplog) -> None:

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from capim.flows.config import RunConfig
+from capim.flows.embed import _resolved
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import entry_from, entry_of, resolve
 from capim.tasks.encoders.catalog import recognised, row_of_spec, stored_name
 from capim.tasks.encoders.public_names import row_of
+from tests.encoders.families.hub import commit
 from tests.encoders.families.table import CASES
 
 Family = Callable[[str], EncoderSpec]
@@ -27,6 +30,19 @@ def test_a_hub_id_is_recognised_by_the_files_of_its_repository(name: str, family
     if case.adapter != "openclip":  # a row may leave out the scheme of open_clip's names
         found = entry_from(spec.name, row).spec
         assert resolve(found).fingerprint == resolve(spec).fingerprint
+
+
+def test_a_run_names_the_newest_commit_of_a_model_without_a_pin(
+    family: Family, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = family("clip")
+    row = {"name": "mine", "adapter": spec.adapter, "checkpoint": spec.checkpoint, "dim": spec.dim}
+    found, unanswered, faults = _resolved(RunConfig(encoders=(row,)))
+    assert (len(found), unanswered, faults) == (1, {}, [])
+    said = capsys.readouterr().err
+    assert said == f"mine: unpinned; the newest commit of {spec.checkpoint} is {commit(spec.checkpoint)}\n"
+    _resolved(RunConfig(encoders=({**row, "revision": commit(spec.checkpoint)},)))
+    assert capsys.readouterr().err == ""
 
 
 def test_a_name_of_the_catalogs_checkpoint_is_its_row() -> None:

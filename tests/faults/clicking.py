@@ -38,13 +38,11 @@ def filled_in(form: Any, rng: random.Random) -> str:
     """The address of a form with some fields changed, as a browser sends it."""
     sent: dict[str, list[str]] = {}
     choices: dict[str, list[str]] = {}
-    ticked, kept = set[str](), dict[str, set[str]]()  # check boxes; fields that reset all others but these
+    ticked = set[str]()  # check boxes
     for field in form.inputs:
         name, kind = field.name, "select" if field.tag == "select" else field.get("type", "text")
         if not name or kind == "file":
             continue
-        if "data-resets" in field.attrib:
-            kept[name] = {name, *field.get("data-resets").split()}
         if kind == "checkbox":
             ticked.add(name)
             choices.setdefault(name, []).append(field.get("value", ""))
@@ -52,14 +50,10 @@ def filled_in(form: Any, rng: random.Random) -> str:
             choices[name] = field.value_options if kind == "select" else [*TEXTS]
         if kind != "checkbox" or field.checked:
             sent.setdefault(name, []).append(field.get("value", "") if kind == "checkbox" else field.value or "")
-    before = dict(sent)
     for name, values in choices.items():
         if values and rng.random() < 0.3:
             sent[name] = rng.sample(values, rng.randint(0, min(2, len(values)))) if name in ticked else []
             sent[name] = sent[name] if name in ticked else [rng.choice(values)]
-            if name in kept and sent[name] != before.get(name):
-                sent = {one: of for one, of in sent.items() if one in kept[name]}
-                break
     return f"{form.action or '/'}?{urlencode(sent, doseq=True)}"
 
 
@@ -72,11 +66,11 @@ def offered_by(page: str, rng: random.Random) -> list[str]:
     return [*links, *(filled_in(form, rng) for form in forms for _ in range(1 + len(links) // 4))]
 
 
-def click(client: Client, *, seconds: float, seed: int) -> Clicked:
-    """Follows links and forms at random, from the first page."""
+def click(client: Client, *, seconds: float, seed: int, at_least: int = 1) -> Clicked:
+    """Follows links and forms at random, from the first page, for some seconds and to a number of pages."""
     rng = random.Random(seed)
     ends, n_pages, faults, offered = time.monotonic() + seconds, 0, [], ["/"]
-    while time.monotonic() < ends:
+    while time.monotonic() < ends or n_pages < at_least:
         address = rng.choice(offered or ["/"])
         n_pages += 1
         try:

@@ -16,7 +16,6 @@ from capim.tasks.corpora.readers.shapes import read_shapes_multilingual
 from tests.command import command
 from tests.random_store import random_store
 
-EVERY = "tiny-clip,tiny-clip-plain,tiny-colpali"
 QUICK = "--replicates 100 --device cpu --quiet"
 SMALL = f"--sample 12 {QUICK}"
 RUN = f"run {Path(__file__).with_name('demo.toml')} {SMALL} --encoders tiny-clip,tiny-colpali"
@@ -41,14 +40,6 @@ def small_demo(made_once: Made) -> Path:
 def own_demo(small_demo: Path, tmp_path: Path) -> Path:
     """A copy of ``small_demo`` to change."""
     return Path(shutil.copytree(small_demo, tmp_path / "workspace", symlinks=True))
-
-
-@pytest.fixture(scope="session")
-def three_encoders(made_once: Made) -> Path:
-    """A workspace with two corpora of the demo, two of their protocols, and its three encoders; not to be changed."""
-    few = "--protocols t2i/all,i2t/any --analyses hubs"
-    words = f"run --corpora shapes,shapes-winoground --encoders {EVERY} {few} {SMALL}"
-    return made_once("three-encoders", lambda workspace: command(words, workspace))
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from capim.store import EmbeddingStore
-from capim.tasks.corpora.images import source
 from tests.command import command, json_rows
 
 pytestmark = pytest.mark.slow  # whole suites of commands
@@ -68,21 +67,6 @@ def fingerprints(folder: Path) -> list[str]:
     return [corpus.fingerprint for corpus in EmbeddingStore.open(folder / "workspace" / "store").corpora()]
 
 
-def test_images_that_did_not_change_are_not_read_to_find_out(changed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = EmbeddingStore.open(changed / "workspace" / "store")
-    known = {Path(place).name for place in stored.image_hashes()}
-    read: list[str] = []
-    usual = source.Folders.read
-
-    def noted(self: source.Folders, key: str) -> bytes:
-        read.append(key)
-        return usual(self, key)
-
-    monkeypatch.setattr(source.Folders, "read", noted)
-    command(f"evaluate --corpora ./shop {QUICK}")
-    assert not {*read} & (known - {"2.png", "5.png"})
-
-
 def test_the_only_corpus_of_the_store_is_the_stored_one(changed: Path) -> None:
     before = fingerprints(changed)
     assert "corpus: shop, the only one of the store" in vectors("only")
@@ -109,7 +93,5 @@ def test_encoders_with_an_earlier_state_only_are_named_and_a_fingerprint_that_is
         assert "Only" not in text.partition("\n")[0]
     encoder = store.encoder("a").fingerprint
     assert {row["corpus_fingerprint"] for row in json_rows(f"results --corpora {earlier}")} == {earlier}
-    assert (
-        f"Shown is the state {encoder} of a"
-        in command(f"report --corpora {earlier} --encoders {encoder}").page.with_name("report.md").read_text()
-    )
+    text = command(f"report --corpora {earlier} --encoders {encoder}").page.with_name("report.md").read_text()
+    assert f"Shown is the state {encoder} of a" in text

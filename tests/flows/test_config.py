@@ -31,12 +31,6 @@ def test_a_suite_file_becomes_a_run_and_options_win_over_it(tmp_path: Path) -> N
     assert (config.replicates, config.seed) == (900, 0)
 
 
-def test_an_unknown_analysis_is_found_before_anything_is_encoded(tmp_path: Path) -> None:
-    (tmp_path / "suite.toml").write_text('analyses = ["resampled-gallery", "moods"]\n')
-    with pytest.raises(RequestError, match="analysis 'moods' is unknown; known: complexity"):
-        check_request(run_config({}, tmp_path / "suite.toml"), OpenCorpora())
-
-
 def test_paths_of_a_suite_count_from_the_suite_file(tmp_path: Path) -> None:
     for folder in ("photos", "model", "shapes"):  # the last has the name of a corpus of capim's
         (tmp_path / folder).mkdir()
@@ -98,7 +92,7 @@ def test_consent_to_remote_code_is_for_all_or_for_the_encoder_whose_table_says_s
     assert RunConfig(encoders=("jina-clip-v1",), trust_remote_code=True).trusts("jina-clip-v1")
 
 
-FLAGS, COUNTS = ("trust_remote_code", "compile", "keep_replicates"), ("sample", "seed", "replicates", "permutations")
+FLAGS, COUNTS = ("trust_remote_code", "keep_replicates"), ("sample", "seed", "replicates", "permutations")
 WRONG = [
     *((field, value, "true or false") for field in FLAGS for value in ("false", "yes", 1)),
     *((field, value, ".*") for field in (*COUNTS, "shards", "batch_size") for value in (True, "x", -1, 2.5)),

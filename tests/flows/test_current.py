@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -107,29 +106,6 @@ def test_a_query_has_one_outcome_of_each_encoder(workspace: capim.Workspace, tmp
     command(f"export trec --to {tmp_path / 'trec'}", Path(str(workspace.workspace)))
     listed = (tmp_path / "trec" / "shapes" / "t2i-all" / "one.run").read_text().splitlines()
     assert len({line.split()[0] for line in listed}) == n_captions
-
-
-def test_a_pair_is_compared_once(workspace: capim.Workspace, tmp_path: Path) -> None:
-    pair = ("encoder_a", "encoder_b", "corpus", "protocol", "metric")
-    each_once(records(workspace.sql("SELECT * FROM comparisons")), *pair)
-    copy = shutil.copytree(str(workspace.workspace), tmp_path / "copy")  # figures of an older metric are renewed
-    each_once(records(capim.open(copy, quiet=True).compare(**QUICK)), *pair)
-
-
-@pytest.mark.parametrize("part", ["images", "captions"])
-def test_the_items_of_a_corpus_are_those_of_its_state(workspace: capim.Workspace, part: str) -> None:
-    ids = workspace.sql(f"SELECT id FROM {part} WHERE corpus = 'shapes' ORDER BY ord").id.tolist()
-    assert ids == getattr(CORPUS, part)["id"].to_pylist()
-
-
-def test_earlier_states_are_named_by_fingerprint_and_told_apart(workspace: capim.Workspace) -> None:
-    both = [ONE.fingerprint, SECOND.fingerprint]
-    frame = workspace.results(encoders=both, metrics="R@1")
-    assert sorted(frame.encoder_fingerprint) == sorted(both)
-    assert {*workspace.outcomes(encoders=both).encoder_fingerprint} == {*both}
-    corpora = [EARLIER.fingerprint, CORPUS.fingerprint]
-    frame = workspace.results(encoders="other", corpora=corpora, metrics="R@1")
-    assert {*frame.corpus_fingerprint} == {*corpora}
 
 
 def test_a_report_of_what_has_earlier_states_only_says_so(workspace: capim.Workspace, tmp_path: Path) -> None:

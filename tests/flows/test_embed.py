@@ -12,23 +12,8 @@ from capim.store import EmbeddingStore
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.corpora.check import encodable, encoding_fault
 from tests.command import command
-from tests.encoders.own_module import write_module, write_suite
 
 pytestmark = pytest.mark.slow  # whole suites of runs
-
-NAMED = 'files = ["weights.npy"]\n'
-GAP = "its identity is only model.py"
-
-
-def test_a_module_that_names_no_files_is_said_once_to_be_its_file_alone(tmp_path: Path) -> None:
-    write_module(tmp_path)
-    workspace = tmp_path / "w"
-    run = f"run {write_suite(tmp_path)} --corpora shapes,shapes-winoground --replicates 100 --quiet"
-    [line] = [line for line in command(run, workspace).err.splitlines() if GAP in line]
-    assert 'files = ["weights.pt"]' in line
-    report = next((workspace / "reports").glob("*/report.html")).read_text()
-    assert "sha256-" in report
-    assert GAP not in command(f"embed {write_suite(tmp_path, NAMED)} --quiet", workspace).err
 
 
 @pytest.fixture
@@ -73,6 +58,17 @@ def test_one_modality_is_encoded_where_only_it_is_wanted(tmp_path: Path) -> None
     assert [sealed.key.modality for sealed in store.sealed_sets()] == ["caption"]
     assert "4 items encoded, 0 were already stored" in command(f"{embed} --only images", tmp_path).err
     assert "0 items encoded, 24 were already stored" in command(embed, tmp_path).err
+
+
+def test_the_storage_type_of_an_encode_is_an_option_and_its_rounding_is_said(tmp_path: Path) -> None:
+    embed = "embed --corpora shapes --sample 5 --device cpu"
+    assert "rounded" not in command(f"{embed} --encoders tiny-clip", tmp_path).err
+    for request in ("tiny-clip --storage float16", "tiny-colpali"):
+        assert "stored as float16: " in command(f"{embed} --encoders {request}", tmp_path).err
+    sealed_sets = EmbeddingStore.open(tmp_path / "store").sealed_sets()
+    stored = [(sealed.key.encoder, sealed.storage) for sealed in sealed_sets if sealed.key.modality == "image"]
+    assert stored == [("tiny-clip", "float32"), ("tiny-clip", "float16"), ("tiny-colpali", "float16")]
+    assert len({sealed.key.encoder_fingerprint for sealed in sealed_sets}) == 3
 
 
 def test_what_cannot_be_encoded_is_refused_with_the_import_that_works(without_images: Path, tmp_path: Path) -> None:

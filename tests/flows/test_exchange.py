@@ -24,16 +24,6 @@ def workspace(small_demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return Path(shutil.copytree(small_demo, tmp_path_factory.mktemp("exchange") / "workspace"))
 
 
-@pytest.mark.parametrize("encoder", ["tiny-clip", "tiny-colpali"])
-def test_a_caption_finds_its_own_image_first(workspace: Path, encoder: str) -> None:
-    query = f"SELECT text, image_id FROM captions WHERE corpus = '{CORPUS}' AND ord = 0"
-    [caption] = json_rows(f'query "{query}"', workspace)
-    search = f"search '{caption['text']}' --encoder {encoder} --corpus {CORPUS} -k 3 --device cpu"
-    rows = json_rows(search, workspace)
-    assert [row["rank"] for row in rows] == [1, 2, 3]
-    assert rows[0]["id"] == caption["image_id"]
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -47,10 +37,7 @@ def test_a_caption_finds_its_own_image_first(workspace: Path, encoder: str) -> N
         ("import --published m.csv --encoder x", "--encoder has no effect on an import of published results"),
         ("import --manifest m.toml", "one `capim import` for each set"),
         (f"import --corpus {CORPUS} --encoder tiny-clip --images x.npy", "tiny-clip-imported"),
-        (
-            "results --encoder tiny-clip --against nothing",
-            'Invalid value "nothing" for --against. Choose from: "published"',
-        ),
+        ("results --encoder tiny-clip --against nothing", '"nothing" for --against. Choose from: "published"'),
     ],
 )
 def test_a_wrong_request_is_explained(workspace: Path, words: str, said: str) -> None:

@@ -56,29 +56,6 @@ def ranks_file(folder: Path, ranks: list[int], name: str = "ranks.csv") -> str:
     return str(folder / name)
 
 
-def answers_file(folder: Path, n_correct: int) -> str:
-    """Answers about the ten pairs."""
-    rows = [{"query": f"p{i}", "correct": i < n_correct} for i in range(10)]
-    (folder / "answers.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return str(folder / "answers.jsonl")
-
-
-def test_several_protocols_at_different_times_are_one_model(workspace: Path, tmp_path: Path) -> None:
-    imported(workspace, f"--outcomes {ranks_file(tmp_path, [1, 2] * N_IMAGES)} --revision v2")
-    answers = f"--outcomes {answers_file(tmp_path, 8)}"
-    said = imported(workspace, f"{answers} --note 'asked once'", code=2)
-    assert "is stored with no note, got 'asked once'" in said
-    imported(workspace, answers)
-    found = values(workspace)
-    assert found["t2i/all", "R@1"][0] == 0.5
-    assert found["t2i/all", "MRR"][0] == 0.75
-    assert found["pairs/micro", "pair_accuracy"][0] == 0.8
-    store = EmbeddingStore.open(workspace / "store")
-    assert {row.encoder_fingerprint for row in results(workspace)} == {store.encoder("theirs").fingerprint}
-    [row] = store.encoders()
-    assert json.loads(row.spec)["revision"] == "v2"
-
-
 def test_other_outcomes_are_refused_unless_they_shall_replace(workspace: Path, tmp_path: Path) -> None:
     first, second = ranks_file(tmp_path, [1, 2] * 30), ranks_file(tmp_path, [2, 3] * 30, "second.csv")
     imported(workspace, f"--outcomes {first}")
@@ -144,7 +121,8 @@ def test_a_wrong_request_is_explained_and_leaves_no_trace(
 def test_outcomes_of_a_model_with_embeddings_stand_in_one_row_with_them(workspace: Path, tmp_path: Path) -> None:
     images, captions = unit_vectors()
     np.savez(tmp_path / "clip.npz", image_features=images, text_features=captions)
-    answers = answers_file(tmp_path, 7)
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("\n".join(json.dumps({"query": f"p{i}", "correct": i < 7}) for i in range(10)))
     told = command(f"import {tmp_path}/clip.npz {answers} --encoder clip --quiet", workspace, code=2).err
     assert "give one thing to import" in told
     command(f"import {tmp_path}/clip.npz --encoder clip", workspace)
@@ -176,7 +154,7 @@ def test_a_model_with_embeddings_keeps_its_name(workspace: Path, tmp_path: Path)
     spec = EncoderSpec(name="clip", adapter="openclip", checkpoint="laion/clip", revision="abc", dim=4)
     EmbeddingStore.open(workspace / "store").write_encoder(spec)
     said = imported(workspace, f"--outcomes {ranks_file(tmp_path, [1] * 60)}", encoder="clip", code=2)
-    assert "import outcomes under another name" in said
+    assert "give the import another name" in said
     assert EmbeddingStore.open(workspace / "store").encoder("clip") == spec
 
 

@@ -61,7 +61,7 @@ def suite_of(tmp_path: Path, *kinds: tuple[str, ...]) -> Path:
         tables[place:place] = [broken(tmp_path / "models", kind) for kind in of_place]
     suite = tmp_path / "suite.toml"
     few = '[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 8\n'
-    suite.write_text(f'replicates = 100\ndevice = "cpu"\nanalyses = ["hubs"]\n{few}{"".join(tables)}')
+    suite.write_text(f'replicates = 100\ndevice = "cpu"\nanalyses = ["errors"]\n{few}{"".join(tables)}')
     return suite
 
 

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from capim.store import EmbeddingStore
 from capim.store.files import write_row_file
 from capim.store.sets.embedding_files import export_embeddings
-from capim.store.types import Corpus
+from capim.store.sets.importing import imported_encoder
+from capim.store.types import OF_OUTCOMES, Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.published import read_published
 from capim.tasks.ranking.protocols import build_tasks, protocols_of
 from capim.tasks.ranking.ranker import score_given
 from capim.tasks.results.imported.runs import corpus_of_qrels, outcomes_of_run
-from capim.tasks.results.imported.sources import Imported, Source, encoder_of_outcomes, outcomes_of_source
+from capim.tasks.results.imported.sources import Imported, Source, outcomes_of_source
 from tests.command import command, json_rows
 from tests.imported import import_embeddings
 
@@ -53,7 +54,7 @@ def test_exported_outcomes_are_the_same_rows_elsewhere(
     scores = np.random.default_rng(seed).standard_normal((corpus.captions.num_rows, len(ids))).astype(np.float32)
     scores = np.round(scores) if ties else scores
     outcomes = list(score_given(scores, build_tasks(corpus, protocols_of(corpus))).values())
-    here = Imported.of(outcomes, encoder_of_outcomes("here"), corpus)
+    here = Imported.of(outcomes, imported_encoder("here", OF_OUTCOMES, dim=1), corpus)
     with tempfile.TemporaryDirectory() as folder:
         for key, one in here.outcomes.items():
             path = Path(folder) / f"outcomes{suffix}"
@@ -95,7 +96,7 @@ def test_outcomes_in_trec_eval_s_order_are_rows_like_any(qrels: dict[str, dict[s
     rng = np.random.default_rng(seed)
     run = {query: {item: float(rng.integers(0, 4)) for item in "uvwxyz"} for query in qrels}
     corpus = corpus_of_qrels(qrels, [run], "trec", origin="x")
-    here = Imported.of(outcomes_of_run(run, corpus).outcomes, encoder_of_outcomes("here"), corpus)
+    here = Imported.of(outcomes_of_run(run, corpus).outcomes, imported_encoder("here", OF_OUTCOMES, dim=1), corpus)
     with tempfile.TemporaryDirectory() as folder:
         for key in here.outcomes:
             write_row_file(Path(folder) / "o.csv", here.rows(key))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 from PIL import Image
 
 from capim.store import EmbeddingStore
-from capim.store.rows import delete
 from capim.store.schema import Comparison
+from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.command import command, json_rows
+from tests.random_store import OTHER, SPECS, random_store
 
 pytestmark = pytest.mark.slow  # whole suites of commands
 
@@ -54,7 +56,7 @@ def karpathy(tmp_path: Path) -> Path:
     file = tmp_path / "data" / "test_5k.toml"
     file.parent.mkdir()
     (file.parent / "karpathy_test.json").write_text(json.dumps(entries))
-    file.write_text('reader = "coco-karpathy"\nroot = "karpathy_test.json"\nground_truths = []\n')
+    file.write_text('reader = "coco-karpathy"\nroot = "karpathy_test.json"\n')
     return file
 
 
@@ -90,73 +92,41 @@ def test_a_path_that_import_took_is_found_by_every_other_command(
     assert corpora_of(imported) == {"coco-karpathy"}
 
 
-def test_two_folders_of_the_same_name_are_told_apart_in_one_run_and_over_several(
-    two: tuple[Path, Path], tmp_path: Path
-) -> None:
-    a, b = two
-    together, apart = tmp_path / "together", tmp_path / "apart"
-    assert "corpus b-photos: 'photos' from" in command(f"{EMBED} {a},{b}", together).err
-    for path in (a, b, a, b):
-        command(f"{EMBED} {path}", apart)
-    for workspace in (together, apart):
-        store = EmbeddingStore.open(workspace / "store")
-        assert corpora_of(workspace) == {"photos", "b-photos"}
-        assert {name: len(store.corpus(name).images) for name in ("photos", "b-photos")} == {"photos": 6, "b-photos": 4}
-        command(f"evaluate --corpora {b} {QUICK}", workspace)
-        rows = json_rows(f"results --corpus {b} --protocol t2i/all --metric R@1", workspace)
-        assert [(row["corpus"], row["n_queries"]) for row in rows] == [("b-photos", 8)]
-        assert store.rows("results", corpus="photos").num_rows == 0
-    said = command(f"{EMBED} b-photos,photos", apart).err
-    assert said.count(": 0 items encoded") == 2, "what is printed can be typed"
-
-
-def test_a_folder_that_was_never_read_is_not_taken_for_another_of_its_name(
-    two: tuple[Path, Path], tmp_path: Path
-) -> None:
-    a, b = two
-    command(f"{EMBED} {a}", tmp_path / "workspace")
-    assert f"capim embed --corpora {b}" in command(f"evaluate --corpora {b}", tmp_path / "workspace", code=2).err
-
-
-def test_an_explicit_name_is_never_changed_and_its_newest_contents_mean_it(
-    two: tuple[Path, Path], tmp_path: Path
-) -> None:
-    workspace = tmp_path / "workspace"
-    for folder in two:
-        (folder / "corpus.toml").write_text('name = "ours"\nreader = "coco-captions"\nroot = "."\n')
-        said = command(f"{EMBED} {folder}", workspace).err
-    assert "the name 'ours' now means" in said
-    assert corpora_of(workspace) == {"ours"}
-    assert len(EmbeddingStore.open(workspace / "store").corpus("ours").images) == 4
-
-
-def test_a_name_that_is_also_another_folder_here_is_refused_rather_than_guessed(
+def test_the_name_of_a_stored_corpus_is_never_stored_as_another_folder_of_that_name(
     two: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Vectors went into a new corpus "b-photos", and the gate of "photos" judged the earlier ones."""
     workspace = tmp_path / "workspace"
-    command(f"{EMBED} {two[0]},{two[1]}", workspace)
+    command(f"{EMBED} {two[0]}", workspace)
     monkeypatch.chdir(two[1].parent)
-    said = command("evaluate --corpora photos --replicates 100", workspace, code=2).err
-    assert "corpus 'photos' is ambiguous" in said
-    command(f"evaluate --corpora b-photos {QUICK}", workspace)
+    for _ in range(2):
+        said = command(f"{EMBED} photos", workspace, code=2).err
+        assert f"corpus 'photos' is ambiguous: the folder or file {two[1]}, 'b-photos' in the store, or" in said
+        assert corpora_of(workspace) == {"photos"}
+    command(f"{EMBED} ./photos", workspace)
+    assert corpora_of(workspace) == {"photos", "b-photos"}
+    for words in (f"{EMBED} photos", "evaluate --corpora photos"):
+        assert "is ambiguous" in command(words, workspace, code=2).err
+    monkeypatch.chdir(shutil.copytree(two[0].parent, tmp_path / "c"))
+    assert ": 0 items encoded" in command(f"{EMBED} photos", workspace).err, "a copy is the same corpus"
 
 
-def test_compare_export_and_report_take_only_what_is_named(three_encoders: Path, tmp_path: Path) -> None:
-    workspace = shutil.copytree(three_encoders, tmp_path / "workspace", symlinks=True)
-    pair, corpus = "tiny-clip,tiny-colpali", "shapes-sample12"
-    store = EmbeddingStore.open(workspace / "store")
-    delete(store.connection, "comparisons", "encoder_a", [row.name for row in store.encoders()])
-    chosen = f"--corpora {corpus} --encoders {pair} --protocols t2i/*"
-    command(f"evaluate --corpora {corpus} --encoders {pair} --protocols t2i/first {QUICK}", workspace)
-    command(f"compare {chosen} {QUICK}", workspace)
+def test_compare_export_and_report_take_only_what_is_named(tmp_path: Path) -> None:
+    for seed, name in enumerate(("shapes", "others")):
+        corpus = replace(read_shapes(n_scenes=12, seed=seed), name=name)
+        store = random_store(tmp_path / "store", corpus, (*SPECS, OTHER))
+    command(f"evaluate --protocols t2i/all,t2i/first,i2t/any --device cpu {QUICK}", tmp_path)
+    chosen = "--corpora shapes --encoders one,other --protocols t2i/*"
+    said = command(f"compare {chosen} {QUICK}", tmp_path).err
+    assert "adjusted only over the pairs of one and other" in said
     protocols = {"t2i/all", "t2i/first"}
-    compared = EmbeddingStore.open(workspace / "store").all(Comparison)
-    assert {(row.encoder_a, row.encoder_b, row.corpus) for row in compared} == {("tiny-clip", "tiny-colpali", corpus)}
+    compared = store.all(Comparison)
+    assert {(row.encoder_a, row.encoder_b, row.corpus) for row in compared} == {("one", "other", "shapes")}
     assert {row.protocol for row in compared} == protocols
     target = tmp_path / "chosen.json"
-    command(f"export results --corpus {corpus} --encoder {pair} --protocol t2i/* --to {target}", workspace)
-    for file in (command(f"report {chosen}", workspace).page.with_name("results.json"), target):
+    command(f"export results --corpus shapes --encoder one,other --protocol t2i/* --to {target}", tmp_path)
+    for file in (command(f"report {chosen}", tmp_path).page.with_name("results.json"), target):
         rows = json.loads(file.read_text())["results"]
-        assert {row["corpus"] for row in rows} == {corpus}
-        assert {row["encoder"] for row in rows} == {"tiny-clip", "tiny-colpali"}
+        assert {row["corpus"] for row in rows} == {"shapes"}
+        assert {row["encoder"] for row in rows} == {"one", "other"}
         assert {row["protocol"] for row in rows} == protocols

@@ -26,7 +26,7 @@ from tests.random_store import random_store
 pytestmark = pytest.mark.slow  # whole suites of runs
 
 QUICK = (
-    "run --corpora shapes --encoders tiny-clip,tiny-colpali --analyses hubs --protocols t2i/all --device cpu --quiet"
+    "run --corpora shapes --encoders tiny-clip,tiny-colpali --analyses errors --protocols t2i/all --device cpu --quiet"
 )
 OTHER_SAMPLE = f"{QUICK} --sample 9 --replicates 100"
 OTHER_SETTINGS = f"{QUICK} --sample 12 --replicates 100 --level 0.9"

@@ -92,12 +92,12 @@ def test_a_run_whose_process_died_is_interrupted_when_the_next_one_of_its_host_b
     dead.wait()
     with recorded_run(config, "benchmark") as first, recorded_run(config, "benchmark") as second:
         store = EmbeddingStore.open(config.store_uri)
-        [row] = store.all(Run, run=first)
+        [row] = store.all(Run, run=first.run)
         assert (row.state, row.pid) == ("running", os.getpid()), "this process lives"
         store.write([replace(row, pid=dead.pid)], replace="run")
         with recorded_run(config, "benchmark"):
-            assert store.rows("runs", run=first)["state"].to_pylist() == ["interrupted"]
-            assert store.rows("runs", run=second)["state"].to_pylist() == ["running"]
+            assert store.rows("runs", run=first.run)["state"].to_pylist() == ["interrupted"]
+            assert store.rows("runs", run=second.run)["state"].to_pylist() == ["running"]
     assert set(store.rows("runs")["state"].to_pylist()) == {"completed"}, "it was not dead after all"
 
 

@@ -23,7 +23,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_check_says_how_a_folder_was_recognised_and_what_to_type_next(folder: Path) -> None:
-    lines = command("check ./photos").out.splitlines()
+    said = command("check ./photos")
+    assert said.err == "checking ./photos as a corpus\n"
+    lines = said.out.splitlines()
     assert lines[0] == "recognised: a table, captions.csv"
     assert lines[-1] == "next: capim run --corpora ./photos --encoders NAME (names: capim list encoders)"
 
@@ -60,11 +62,14 @@ def test_who_has_only_embeddings_is_led_from_ids_to_figures(folder: Path) -> Non
     for modality in ("image", "caption"):
         ids = [row["id"] for row in json_rows(f"list ids products.toml --modality {modality}")]
         np.savez(f"{modality}s.npz", embeddings=vectors, ids=ids)
-    command("import --corpus products.toml --encoder ours --images images.npz")
+    said = command("import --corpus products.toml --encoder ours --images images.npz").err
+    assert "captions of products by ours are missing: run `capim import --corpus" in said and "--captions FILE`" in said
     for named in ("", "--corpora products --encoders ours"):
         said = command(f"evaluate --replicates 100 {named}", code=2).err
         assert "capim import --corpus products --encoder ours --captions FILE" in said
-    command("import --corpus products --encoder ours --captions captions.npz")
+    said = command("import --corpus products --encoder ours --captions captions.npz").err
+    assert "ours: 12 captions of products imported" in said
+    assert "run `capim evaluate --corpora products --encoders ours`" in said
     command("evaluate --replicates 100 --corpora products --encoders ours")
     found = json_rows("results --protocol t2i/all --metric R@1")
     assert [(row["encoder"], row["value"]) for row in found] == [("ours", 1.0)]

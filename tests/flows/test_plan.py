@@ -86,7 +86,7 @@ def test_without_a_store_everything_is_to_do_and_nothing_is_made(small_demo: Pat
 
 def test_means_over_languages_are_planned_as_they_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish_report, "fn", lambda *_, **__: "report.html")
-    words = "run --corpora shapes-multilingual --sample 4 --encoders tiny-clip,tiny-clip-plain --analyses hubs"
+    words = "run --corpora shapes-multilingual --sample 4 --encoders tiny-clip,tiny-clip-plain --analyses errors"
     plan = planned(f"{words} {QUICK}", tmp_path / "none")
     command(f"{words} {QUICK}", tmp_path / "w")
     store = EmbeddingStore.open(tmp_path / "w" / "store")
@@ -164,21 +164,6 @@ def test_an_added_encoder_is_new_input_beside_what_was_found_stored(
     [pairs] = [row for row in rows if row["what"] == "comparison" and row["corpus"] == "shapes-sample12"]
     assert (pairs["reason"], pairs["detail"]) == ("new input", "tiny-clip-plain is new")
     assert any(row["what"] == "result" and row["encoder"] == "tiny-clip" for row in rows if row["reason"] == "stored")
-
-
-def test_a_run_that_changes_nothing_used_the_comparisons_that_it_found(
-    grown: tuple[Path, dict[str, int], dict[str, int]],
-) -> None:
-    workspace, *_ = grown
-    before = newest_run(workspace)
-    command(THREE, workspace)
-    rows = capim.open(workspace).why().to_dict("records")
-    assert {row["reason"] for row in rows} == {"stored"}
-    assert {row["what"] for row in rows} >= {"result", "comparison", "ranking", "analysis"}
-    store = EmbeddingStore.open(workspace / "store")
-    run = newest_run(workspace)
-    assert run != before and store.keys_of(run) == store.keys_of(before)
-    assert f"{run}, completed: 0 items computed" in command("why last", workspace).err
 
 
 def test_a_run_that_is_unknown_is_refused_with_the_newest(small_demo: Path) -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from capim.reports.rows.reading import read_report_data
-from capim.reports.sections import evidence
 from capim.store import EmbeddingStore
 from capim.store.schema import Ranking
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tests.command import Printed, command, json_rows
-from tests.reports.stand_in import block
+from tests.command import Printed, command
 
 pytestmark = pytest.mark.slow  # whole suites of commands
 
@@ -77,6 +72,9 @@ def test_the_ranking_is_printed_with_ranks_figures_and_who_is_left_out(workspace
     assert "x (R@1 under t2i/all)" in printed.err
     assert "partial: not ranked: not evaluated on z\n" in printed.err
     assert "corpora like these: at least 5 corpora say something about others like them, there are 3" in printed.err
+    imported(workspace, "weak", "y", 30, "--replace")
+    assert stored(workspace) == [], "ranks are those of all outcomes together"
+    assert "a ranking over corpora needs 3 of them, got 2" in compare(workspace, "--corpora x,y").err
 
 
 def test_a_broken_encoder_and_a_corpus_that_nobody_does_are_in_no_mean_and_named(workspace: Path) -> None:
@@ -91,12 +89,6 @@ def test_a_broken_encoder_and_a_corpus_that_nobody_does_are_in_no_mean_and_named
     assert "w enters no mean: no encoder that could be ranked is shown above chance there." in told
     ranking = printed.out.split("\n\n")[1].splitlines()
     assert [ranking[0].split()[-3:], *(line.split()[1] for line in ranking[2:])] == [["x", "y", "z"], "strong", "weak"]
-    data = read_report_data(EmbeddingStore.open(workspace / "store"))
-    note = block(evidence.section(data), "ranking-corpora").note
-    assert "w enters no mean" in note
-    assert "Not in the ranking" not in note
-    chosen = command("choose --weights w=1,x=1,y=1,z=1", workspace)
-    assert "not ranked: broken: not shown above chance on any task with a weight" in " ".join(chosen.err.split())
 
 
 def test_one_corpus_under_three_names_is_ranked_once_and_so_not_at_all(workspace: Path) -> None:
@@ -127,48 +119,3 @@ def test_corpora_that_share_photographs_are_joined_by_them_and_it_is_told(worksp
     assert (joint.value, '"others"' in joint.corpora) == (apart.value, True)
     wider = (joint.ci_high - joint.ci_low) / (apart.ci_high - apart.ci_low)  # type: ignore[operator]
     assert wider > 1.1, "three corpora of 40 images each are 120 independent images, these are 80"
-
-
-def test_json_has_every_comparison_with_its_verdict_and_sql_reads_the_ranking(workspace: Path) -> None:
-    printed = compare(workspace, "--format json")
-    assert f"{len(printed.rows)} comparisons stored" in printed.err
-    [row] = [r for r in printed.rows if (r["corpus"], r["metric"], r["encoder_a"]) == ("z", "R@1", "strong")]
-    assert (row["encoder_b"], row["difference"], row["state"]) == ("weak", 0.725, "better")
-    assert row["simultaneous_low"] < row["difference"] < row["simultaneous_high"]
-    assert 0 < row["p_adjusted"] < 0.01
-    statement = "SELECT encoder, value, rank_low, rank_high FROM rankings "
-    statement += "WHERE estimand = 'these corpora' AND tied_with_best"
-    [best] = json_rows(f'query "{statement}"', workspace)
-    assert (best["encoder"], best["rank_low"], best["rank_high"]) == ("strong", 1, 1)
-
-
-def test_two_corpora_have_no_ranking_and_the_reason_and_one_no_word_about_it(workspace: Path) -> None:
-    two, one = compare(workspace, "--corpora x,y"), compare(workspace, "--corpora x")
-    assert [two.out.count("\n"), one.out.count("\n")] == [2 + 6, 2 + 3], "pairs alone"
-    assert "a ranking over corpora needs 3 of them, got 2" in two.err
-    assert "ranking" not in one.err
-    assert stored(workspace) == []
-
-
-def test_the_ranking_is_that_of_the_last_command_and_goes_with_the_outcomes_of_any_encoder(workspace: Path) -> None:
-    compare(workspace, "--level 0.8")  # the usual level would stay current
-    before = stored(workspace)
-    compare(workspace, "--level 0.9")
-    after = EmbeddingStore.open(workspace / "store").current(Ranking)
-    assert len(after) == len(before) > 0
-    assert {row.level for row in after} == {0.9}
-    imported(workspace, "weak", "y", 30, "--replace")
-    assert stored(workspace) == []
-
-
-def test_the_ranking_follows_the_first_screen(workspace: Path) -> None:
-    compare(workspace)
-    page = command("report", workspace).page
-    document = json.loads(page.with_name("results.json").read_text())
-    text = page.read_text("utf-8")
-    assert re.findall('<section id="([^"]+)"', text)[0] == "sure"
-    ranking = text.partition('id="ranking-corpora"')[2].partition("<tbody>")[2]
-    assert re.search(r"<th[^>]*>strong</th>\s*<td[^>]*>1</td>", ranking.partition("</tr>")[0])
-    assert {row["encoder"] for row in document["rankings"]} == {"strong", "weak", "partial"}
-    other = command("report --corpora x,y", workspace).page.with_name("results.json")
-    assert json.loads(other.read_text())["rankings"] == []

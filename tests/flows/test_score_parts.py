@@ -13,6 +13,7 @@ import pytest
 
 from capim.flows.benchmark import evaluate
 from capim.flows.config import run_config
+from capim.flows.execution import settings_of
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import PARTS_PREFIX, delete
@@ -21,9 +22,10 @@ from capim.store.types import MODALITIES, digest16
 from capim.tasks.corpora.opened import OpenCorpora
 from capim.tasks.embed import check_corpora
 from capim.tasks.evaluate import find_sets, score_part
-from capim.tasks.ranking.evaluate import evaluate_part
+from capim.tasks.ranking.evaluate import Scoring
 from capim.tasks.ranking.outcomes import SCORER_VERSION
 from capim.tasks.ranking.ranker import PartOutcomes
+from capim.tasks.references import Selection
 from capim.tasks.results.scoring import open_sets
 
 pytestmark = pytest.mark.slow  # whole suites of commands
@@ -56,19 +58,19 @@ def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
         {**TINY, "workspace": str(workspace), "parts": 3, "memory": "300kB", "distractors": CORPORA[1:]}
     )
     store = EmbeddingStore.open(config.store_uri)
-    sets = find_sets.fn(config.store_uri, corpora=config.corpora, encoders=config.encoders)
+    sets = find_sets.fn(config.selection)
     for pair in sets:  # as if a worker had been lost after these
-        score_part.fn(
-            pair, store_uri=config.store_uri, protocols=(), device="cpu", memory_bytes=None, part=2, n_parts=3
-        )
+        score_part.fn(pair, settings_of(config, "r"), part=2, n_parts=3)
     assert sum(name.startswith(PARTS_PREFIX) for name in store.connection.names()) == len(sets) == 4
     scored: list[range] = []
 
-    def counted(*args: Any, **how: Any) -> dict[str, PartOutcomes]:
-        scored.append(args[2])
-        return evaluate_part(*args, **how)
+    score = Scoring.part
 
-    monkeypatch.setattr("capim.tasks.ranking.evaluate.evaluate_part", counted)
+    def counted(scoring: Scoring, part: range) -> dict[str, PartOutcomes]:
+        scored.append(part)
+        return score(scoring, part)
+
+    monkeypatch.setattr(Scoring, "part", counted)
     evaluate.fn(config)
     assert len(scored) == 2 * len(sets)
     assert outcomes(store).equals(expected)
@@ -98,7 +100,7 @@ def test_late_interaction_has_both_measures_of_agreement_with_english_and_their_
         late = found["many"]
         assert late.keys() == found["one"].keys() >= {"t2i/de/plain", "i2t/de/plain", "t2i/*/*", "i2t/*/*"}
         assert all(0 < (late[id_] or 0) < 1 for id_ in ("t2i/de/plain", "i2t/de/plain"))
-    for sets in find_sets.fn(store.uri, corpora=[corpus], encoders=["one", "many"]):
+    for sets in find_sets.fn(Selection(store_uri=store.uri, corpora=[corpus], encoders=["one", "many"])):
         key = partial(store.key, encoder=sets.encoder_fingerprint, corpus=sets.corpus_fingerprint)
         digests = [sealed.digest for m in MODALITIES if (sealed := store.sealed(key(modality=m))) is not None]
         earlier = [sets.encoder_fingerprint, sets.corpus_fingerprint, *digests, "t2i/de/plain", SCORER_VERSION]
@@ -117,7 +119,7 @@ def test_distractors_that_are_unknown_or_have_no_vectors_are_refused_before_anyt
     with pytest.raises(RequestError, match="corpus 'shape' is not in the store"):
         evaluate.fn(config)
     assert store.rows("runs").num_rows == runs
-    faults = check_corpora.fn((), OpenCorpora(), store_uri=store.uri, sample=None, seed=0, distractors=("shape",))
+    faults = check_corpora.fn(Selection(store_uri=store.uri), OpenCorpora(), modalities=(), distractors=("shape",))
     assert [fault.partition(";")[0] for fault in faults] == ["corpus of distractors 'shape' is unknown"]
     with monkeypatch.context() as dropped:
         dropped.setattr(EmbeddingStore, "sealed", lambda *_: None)

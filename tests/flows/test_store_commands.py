@@ -1,4 +1,4 @@
-"""`capim store` and the commands that only read: nothing is dropped without --yes, and no store is made by a typo."""
+"""`capim store`: what goes on after a drop, a prune during a step, and damage that the commands name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from capim.store import EmbeddingStore, EncoderSpec
+from capim.store import EmbeddingStore
 from capim.store.schema import Result
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.results import figures
@@ -24,26 +24,12 @@ pytestmark = pytest.mark.slow  # whole suites of commands
 EVALUATE = "evaluate --quiet --replicates 100"
 
 
-@pytest.mark.parametrize("words", ["report", "compare", "evaluate", "results", "store info"])
-def test_a_command_that_reads_makes_no_store(words: str, tmp_path: Path) -> None:
-    assert "there is no store at" in command(words, tmp_path / "typo", code=2).err
-    assert not (tmp_path / "typo").exists()
-
-
-def test_drop_lists_first_and_drops_with_yes(tmp_path: Path) -> None:
-    store = EmbeddingStore.open(tmp_path / "store", create=True)
-    store.write_encoder(EncoderSpec(name="old", adapter="a", checkpoint="c", revision="r1", dim=4))
-    assert "nothing was changed: add --yes" in command("store drop --encoder old", tmp_path).err
-    assert store.encoder("old").dim == 4
-    assert "dropped" in command("store drop --encoder old --yes", tmp_path).err
-    assert not store.encoders()
-
-
 def test_after_a_drop_everything_else_goes_on(own_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results are kept, and nothing that reads them needs the vectors or the corpus again."""
     monkeypatch.setattr("capim.reports.write.figure_files", lambda _: {})
-    compare = "compare --quiet --replicates 100 --permutations 1000"
-    rest = ["results", f"{compare} --analyses hubs", "report --quiet"]
+    few = "--quiet --replicates 100 --permutations 1000"
+    compare = f"compare {few}"
+    rest = ["results", compare, f"analyse --analyses errors {few}", "report --quiet"]
     for dropped, commands in (
         ("--encoder tiny-clip", [f"{compare} --corpora shapes-sample12", *rest]),
         ("--corpus shapes-winoground-sample12", [*rest, f"export results --to {tmp_path}/results.csv"]),

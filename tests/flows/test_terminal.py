@@ -26,7 +26,7 @@ from capim.flows.tables import TextColumn, lay_out
 from capim.flows.terminal import RESULT_COLUMNS
 from tests.command import command, json_rows
 
-RUN = "run --corpora shapes --sample 12 --replicates 100 --analyses hubs --device cpu --encoders tiny-clip"
+RUN = "run --corpora shapes --sample 12 --replicates 100 --analyses errors --device cpu --encoders tiny-clip"
 WITH_ROWS = [
     "list encoders",
     "list corpora",
@@ -169,16 +169,9 @@ def test_a_run_in_a_pipe_prints_the_path_alone_to_stdout_and_the_verdict_to_stde
     out, error = command(RUN, tmp_path)
     [page] = (tmp_path / "reports").glob("*/report.html")
     assert out == f"{page}\n"
-    verdict = r"shapes-sample12, tiny-clip: .* on text to image, .* on image to text\."
-    assert re.fullmatch(verdict, error.splitlines()[-2])  # before the line about budgets
+    verdict = r"shapes-sample12: tiny-clip \(.*\): .* R@1, mean of both directions.*"
+    assert re.fullmatch(verdict, error.splitlines()[-1])
     assert "\x1b" not in out + error
-
-
-def test_a_search_names_files(small_demo: Path) -> None:
-    out, _ = command("search 'a red circle' --encoder tiny-clip --corpus shapes-sample12 -k 3", small_demo)
-    assert out.splitlines()[0].split() == ["rank", "score", "file", "id", "objects", "width", "height"]
-    assert len(out.splitlines()) == 5
-    assert all(line.split()[2].endswith(".png") for line in out.splitlines()[2:])
 
 
 @pytest.mark.parametrize(
@@ -207,7 +200,7 @@ def test_a_shell_completes_commands_options_and_names(line: str, offered: set[st
     assert offered <= {answer.replace("\\", "") for answer in answers}
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", ["zsh", "fish"])  # bash runs its script above
 def test_completion_is_a_script_that_its_shell_can_read(shell: str) -> None:
     script = command(f"completion {shell}").out
     assert "capim" in script

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -57,7 +56,6 @@ class HubDouble:
         cuts: Name of a file -> after how many bytes of an answer the connection is cut, one for each answer to come.
         limited: How many answers to come are "too many requests".
         away: Every connection is refused with 503.
-        pause_after: After how many bytes of a file its answer waits, until this is 0 again; 0: none does.
         served: Bytes of each file that were sent.
         asked: Method and path of each request.
         unknown: Requests for what the double does not know.
@@ -68,7 +66,6 @@ class HubDouble:
     cuts: dict[str, list[int]] = field(default_factory=dict)
     limited: int = 0
     away: bool = False
-    pause_after: int = 0
     served: Counter[str] = field(default_factory=Counter)
     asked: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -95,21 +92,20 @@ class HubDouble:
         """What ``HF_ENDPOINT`` has to be."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def environment(self, home: Path, *, token: str = TOKEN) -> dict[str, str]:
+    def environment(self, home: Path) -> dict[str, str]:
         """The variables of a process that takes this for the hub, with its caches below ``home``."""
-        given = {"HF_TOKEN": token} if token else {"HF_TOKEN_PATH": str(home / "no-token")}
         others = {"http_proxy": self.address, "no_proxy": "127.0.0.1,localhost"}
         places = {"HF_HOME": str(home / "hub"), "HOME": str(home)}
-        return {"HF_ENDPOINT": self.address, "HF_HUB_OFFLINE": "0", **places, **given, **others}
+        return {"HF_ENDPOINT": self.address, "HF_HUB_OFFLINE": "0", "HF_TOKEN": TOKEN, **places, **others}
 
-    def push(self, kind: Kind, repository: str, folder: Path, *, branch: str = "main", commit: str = "") -> str:
-        """Commit the files of a folder, which stay where they are; returns the commit that the branch then names."""
+    def push(self, kind: Kind, repository: str, folder: Path, *, commit: str = "") -> str:
+        """Commit the files of a folder, which stay where they are; returns the commit that ``main`` then names."""
         files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
         listed = "".join(f"{name} {_sha256(path)}\n" for name, path in files.items())
         commit = commit or hashlib.sha1(f"{repository} {listed}".encode()).hexdigest()
         held = self.repositories.setdefault((kind, repository), Repository())
         held.commits[commit] = files
-        held.branches[branch] = commit
+        held.branches["main"] = commit
         return commit
 
 
@@ -257,8 +253,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(part)
             with self.hub.lock:
                 self.hub.served[name] += len(part)
-            while 0 < self.hub.pause_after <= begin:
-                time.sleep(0.05)
         self.wfile.flush()
         if cut is not None:
             self.close_connection = True

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora import CORPORA, pinned
 from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from tests.corpora import hub_copies, local_copies
 from tests.corpora.own_data import contents
 from tests.hub import models
-from tests.hub.double import TOKEN, HubDouble
+from tests.hub.double import HubDouble
 
 CORPORA_ON_HUB = [name for name, entry in CORPORA.items() if entry.hub]
 COCO_IMAGES = "images.cocodataset.org"
@@ -51,29 +51,23 @@ class FirstHour:
             task = JUDGED_TASKS[name]
             folder = self.place / "data" / task.dataset  # several corpora may share one
             hub_copies.judged(folder, task)
-            commit = task.revision
         else:
-            commit, found = "", local_copies.copy_of(name, copy)
+            found = local_copies.copy_of(name, copy)
             if found is None:
                 raise LookupError(f"no copy of {name}")
             hub_copies.write(name, folder, copy, contents(open_corpus(found.description)))
         if name == "coco-karpathy":
             self.hub.sites[COCO_IMAGES] = copy
-        self.hub.push("datasets", CORPORA[name].hub, folder, commit=commit)
+        self.hub.push("datasets", CORPORA[name].hub, folder, commit=pinned(CORPORA[name].hub) or "")
 
-    def capim(self, *words: str, token: str = TOKEN, **variables: str) -> Done:
+    def capim(self, *words: str, **variables: str) -> Done:
         """A command to its end."""
-        running = self.start(*words, token=token, **variables)
-        out, err = running.communicate(timeout=LONGEST_SECONDS)
-        return Done(running.returncode, out, err)
-
-    def start(self, *words: str, token: str = TOKEN, **variables: str) -> subprocess.Popen[str]:
-        """A command at work."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "CAPIM_", "PREFECT_"))}
-        environment = {**kept, "OMP_NUM_THREADS": "1", **self.hub.environment(self.home, token=token), **variables}
+        environment = {**kept, "OMP_NUM_THREADS": "1", **self.hub.environment(self.home), **variables}
         architectures = self.place / "models" / "architectures"
         architectures.mkdir(parents=True, exist_ok=True)
         place = () if words[0] == "check" else ("--workspace", str(self.place / "ws"))
         command = [sys.executable, "-m", "tests.hub.models", str(architectures), *words, *place]
-        pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, env=environment, text=True, **pipes)
+        how: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": LONGEST_SECONDS}
+        done = subprocess.run(command, env=environment, check=False, **how)
+        return Done(done.returncode, done.stdout, done.stderr)

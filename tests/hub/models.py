@@ -48,6 +48,9 @@ ROWS: dict[str, Recipe] = {
     "qwen3-vl-embedding-2b": alone(sentence.build_single, dim=2048),
     "qwen3-vl-embedding-8b": alone(sentence.build_single, dim=4096),
     "colqwen2-hf": alone(sentence.build_for_retrieval),
+    "tipsv2-l": alone(clip.build_tipsv2, dim=1024),
+    "tipsv2-so400m": alone(clip.build_tipsv2, dim=1152),
+    "pplx-embed-v2-late": alone(sentence.build_multi, dim=128),
 }
 """By name of the catalog. open_clip's own architectures are replaced by small ones of their names (:func:`main`)."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import namedtuple
 from collections.abc import Callable, Iterator
@@ -12,14 +13,22 @@ import pytest
 from huggingface_hub import constants
 from huggingface_hub.utils import _http
 
+from capim.flows.config import run_config
+from capim.flows.planning import plan_run
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
 from capim.tasks import hub as ours
+from capim.tasks.corpora import CORPORA, pinned
+from capim.tasks.corpora.description import open_corpus
+from capim.tasks.encoders import catalog
 from capim.tasks.encoders.adapters import ADAPTERS
 from capim.tasks.encoders.checkpoint import downloads_of, snapshot
 from capim.tasks.hub import commit_of, folder_at, hub_json
 from capim.tasks.hub.progress import DOWNLOADED, Progress, listening
+from tests.corpora import hub_copies, local_copies
+from tests.corpora.own_data import contents, refusal, write
 from tests.hub.double import TOKEN, HubDouble
+from tests.hub.models import ROWS
 
 WEIGHTS = ADAPTERS["hf_dual"].weights
 BIG = 3_000_000
@@ -29,6 +38,8 @@ Disk = namedtuple("Disk", "total used free")
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
     """The double, which this process takes for the hub; it has one model of four files, two of them weights."""
+    from datasets import config  # which takes over what is set when it is imported
+
     folder = tmp_path / "pushed"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model_type": "clip"}))
@@ -42,6 +53,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", double.address + template)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(config, "HF_ENDPOINT", double.address)
+        monkeypatch.setattr(config, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(config, "HF_DATASETS_CACHE", tmp_path / "datasets")
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         monkeypatch.setattr("time.sleep", lambda _: None)
         _http.close_session()
@@ -184,14 +198,19 @@ def test_a_file_that_is_there_and_cannot_be_had_is_an_error_and_not_an_empty_one
         hub_json("a/model", commit, "config.json")
 
 
-def test_what_would_be_downloaded_is_known_before_and_nothing_afterwards(hub: HubDouble) -> None:
+def test_what_would_be_downloaded_is_known_before_and_nothing_afterwards(hub: HubDouble, tmp_path: Path) -> None:
     commit = commit_of("a/model", "main")
     spec = EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/model", revision=commit, dim=8)
     sizes = {"a/model/config.json": 22, "a/model/model.safetensors": BIG, "a/model/tokenizer.json": 2}
     assert downloads_of(spec) == sizes
+    row = {"name": "x", "adapter": "hf_dual", "checkpoint": "a/model", "dim": 8}
+    run = run_config({"corpora": ["shapes"], "encoders": [row], "sample": 4, "workspace": str(tmp_path / "w")})
+    cache = re.escape(constants.HF_HUB_CACHE)
+    assert re.search(rf"; 3 MB to download into {cache}, where [\d.]+ [GM]B are free; ", plan_run(run).summary)
     assert not list(Path(constants.HF_HUB_CACHE).rglob("*.safetensors"))
     get()
     assert downloads_of(spec) == {}
+    assert "download" not in plan_run(run).summary
 
 
 def test_files_that_do_not_fit_are_not_begun(hub: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,3 +248,22 @@ def test_data_sets_take_room_twice_and_their_messages_name_their_page(hub: HubDo
     with pytest.raises(RequestError, match=r"https://huggingface\.co/datasets/c/set"):
         commit_of("c/set", "main", kind="dataset")
     assert ours.hub_error(OSError(), "b/set", other, "dataset").args[0].endswith("--repo-type dataset")
+
+
+def test_a_data_set_with_a_script_is_read_from_its_files_or_refused_in_one_line(hub: HubDouble, tmp_path: Path) -> None:
+    corpus = open_corpus(local_copies.flickr30k_karpathy(tmp_path / "copy").description)
+    hub_copies.flickr30k_karpathy(tmp_path / "set", tmp_path / "copy", contents(corpus))
+    name = CORPORA["flickr30k-karpathy"].hub
+    hub.push("datasets", name, tmp_path / "set", commit=pinned(name) or "")
+    assert open_corpus("flickr30k-karpathy").fingerprint == corpus.fingerprint
+    assert hub.served["test_1k_flickr.csv"]
+    script, table = "raise SystemExit('a script ran')", "image,caption\na.jpg,red\n"
+    hub.push("datasets", "a/set", write(tmp_path / "scripted", {"set.py": script, "table.csv": table}))
+    refused = r"a/set \(split test\): .*Dataset scripts are no .*`hf download a/set --repo-type dataset`.*"
+    assert re.fullmatch(refused, refusal({"reader": "hub", "dataset": "a/set"}))
+    assert not hub.unknown
+
+
+def test_every_row_of_the_catalog_that_is_on_the_hub_is_rehearsed() -> None:
+    elsewhere = {n for n, e in catalog().items() if e.checkpoint == e.adapter or e.checkpoint.startswith("package:")}
+    assert catalog().keys() - elsewhere == set(ROWS)

@@ -10,13 +10,12 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.plugins import OWN
-from capim.tasks.contract import SHUFFLED, check_metric, examples
+from capim.tasks.contract import check_metric, examples
 from capim.tasks.metrics import METRICS, Metric
 from capim.tasks.metrics.metric import FRACTION, RETRIEVAL
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.results.comparison import compared_figures, figure_rows
 from capim.tasks.results.summary import Evaluated, result_rows
-from tests.repeated import QUICK, SOURCE, assert_mean
+from tests.repeated import QUICK, SOURCE
 
 ROWS = [name for name in METRICS if METRICS.package(name) == OWN]
 
@@ -25,24 +24,6 @@ ROWS = [name for name in METRICS if METRICS.package(name) == OWN]
 def test_a_metric_of_the_table_keeps_the_contract(name: str) -> None:
     assert METRICS[name].name == name
     check_metric(METRICS[name])
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_the_figure_and_the_difference_are_of_photographs_where_images_repeat_or_are_named_by_nothing(name) -> None:
-    metric, images = METRICS[name], np.array([0, 0, 2, 3, 4, 5], dtype=np.int32)
-    frame = np.array([0, -1, 1, 2, 3, 0])  # of images; 0 and 5 show one photograph, and nothing names 1
-    for both in zip(examples(metric), examples(metric, SHUFFLED), strict=True):
-        one, other = (replace(outcomes, clusters=images) for outcomes in both)
-        evaluated = Evaluated(outcomes=one, metrics=[metric], source=SOURCE, drawn=frame)
-        for row, (_, sample) in zip(result_rows([evaluated], QUICK), evaluated.samples, strict=True):
-            assert_mean(row, metric, sample, one, frame[images])
-        values, of_other = metric.per_query(one), metric.per_query(other)
-        figures = compared_figures({"one@1": one, "other@2": other}, [metric], frame)
-        for pair in figure_rows(figures, corpus="c", corpus_fingerprint="g", run="r", resampling=QUICK):
-            known = ~np.isnan(values) & ~np.isnan(of_other)
-            assert pair.n_clusters == len(np.unique(frame[images][known]))
-            if metric.reduce == "mean":
-                assert pair.difference == pytest.approx((values - of_other)[known].mean(), abs=1e-12)
 
 
 # --- what the contract says of a row that is wrong
@@ -70,6 +51,11 @@ def test_an_aggregate_without_a_guess_has_no_chance_value() -> None:
     assert replace(spread, guess=lambda _: 2.0).chance(examples(spread)[0]) == 2.0
 
 
+def test_a_metric_that_ignores_ties_has_no_chance_value_for_all_scores_tied_would_be_all_lost() -> None:
+    assert {DEPTH.chance(outcomes) for outcomes in examples(DEPTH)} == {None}
+    assert {METRICS["R@1"].chance(outcomes) for outcomes in examples(METRICS["R@1"])} != {None}
+
+
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
@@ -94,8 +80,3 @@ def test_percent_and_bounds_that_the_values_do_not_keep_are_refused(facts: dict[
 def test_a_row_that_contradicts_itself_is_refused_where_it_is_made(facts: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(DEPTH, **facts)
-
-
-def test_aggregate_follows_from_reduce_and_cannot_be_given() -> None:
-    with pytest.raises(TypeError, match="aggregate"):
-        Metric(name="m", title="t", directions=RETRIEVAL, values=depth, aggregate=True)  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""Metrics of judged documents: every order of ties by hand, pytrec_eval and mteb without ties, and what is stored."""
+"""Metrics of judged documents: chance, unjudged ones, two stages, mteb on files, and what is stored."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
@@ -17,7 +15,6 @@ from capim.store.types import Corpus, digest16
 from capim.store.vectors import Ragged
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus, keep_images
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.table import Figure, headline_of, planned_figures
 from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.evaluate import evaluate
@@ -25,7 +22,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
 from capim.tasks.ranking.ranker import score_given
 from capim.tasks.ranking.two_stage import SecondScores, two_stage
-from tests.ranking.conftest import assert_same, stored_and_read, task_of, tasks_of, tied_orders, unit
+from tests.ranking.conftest import assert_same, stored_and_read, task_of, tasks_of, unit
 
 TREC = {"nDCG@5": "ndcg_cut_5", "nDCG@10": "ndcg_cut_10", "AP": "map", "MRR": "recip_rank"}
 TREC |= {f"{measure}@{k}": f"{measure}_{k}" for measure in ("recall", "success") for k in (1, 5, 10)}
@@ -51,48 +48,6 @@ def outcomes_of_scores(scores: NDArray[np.float32], grades: Grades, protocol: st
     return score_given(scores, tasks_of(corpus_of(grades), protocol))[protocol]
 
 
-def by_hand(gains: Sequence[int], ideal: Sequence[int]) -> dict[str, float]:
-    """trec_eval's definitions for one order: the grades by place, negative ones and those of nobody being 0."""
-    hits = [int(gain > 0) for gain in gains]
-    n = sum(hits)
-
-    def dcg(some: Sequence[int]) -> float:
-        return float(sum(gain / np.log2(place + 2) for place, gain in enumerate(some)))
-
-    found = {f"nDCG@{k}": dcg(gains[:k]) / dcg(ideal[:k]) for k in (5, 10)}
-    found |= {f"recall@{k}": sum(hits[:k]) / n for k in (1, 5, 10)}
-    found |= {f"success@{k}": float(any(hits[:k])) for k in (1, 5, 10)}
-    found["AP"] = sum(sum(hits[: place + 1]) / (place + 1) for place, hit in enumerate(hits) if hit) / n
-    found["MRR"] = 1 / (hits.index(1) + 1)
-    return found
-
-
-@st.composite
-def tables(draw: st.DrawFn) -> tuple[list[int], list[int | None]]:
-    """Scores of three levels and grades of one query and up to seven documents, at least one of them relevant."""
-    n = draw(st.integers(2, 7))
-    scores = draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
-    grades = draw(st.lists(st.sampled_from([None, -1, 0, 1, 2, 3]), min_size=n, max_size=n))
-    grades[draw(st.integers(0, n - 1))] = draw(st.integers(1, 3))
-    return scores, grades
-
-
-@settings(max_examples=40)
-@given(tables())
-def test_every_metric_is_the_mean_over_every_order_of_graded_ties_and_its_bounds_are_the_ends(
-    case: tuple[list[int], list[int | None]],
-) -> None:
-    scores, grades = case
-    outcomes = outcomes_of_scores(np.array([scores], dtype=np.float32), [grades])
-    gains = [max(grade or 0, 0) for grade in grades]
-    orders = [by_hand([gains[k] for k in order], sorted(gains, reverse=True)) for order in tied_orders(scores)]
-    for name in TREC:
-        values = [order[name] for order in orders]
-        expected: dict[Ties, float] = {"lost": min(values), "expected": float(np.mean(values)), "won": max(values)}
-        for ties, value in expected.items():
-            assert METRICS[name].per_query(outcomes, ties)[0] == pytest.approx(value, abs=1e-12), (name, ties)
-
-
 def test_a_constant_scorer_gets_the_chance_value_of_every_metric() -> None:
     grades = [[2, 1, None, 0, None, 1, None, None, None, None, None, None]]
     constant = outcomes_of_scores(np.zeros((1, 12), np.float32), grades)
@@ -100,29 +55,6 @@ def test_a_constant_scorer_gets_the_chance_value_of_every_metric() -> None:
     for name in TREC:
         assert METRICS[name].chance(some) == pytest.approx(METRICS[name].value(constant)), name
     assert METRICS["recall@5"].value(constant) == pytest.approx(5 / 12)
-
-
-def test_without_ties_every_metric_equals_pytrec_eval() -> None:
-    """60 queries, 150 documents, and up to twelve judgements of each query; negative grades are 0 to the peer."""
-    trec = pytest.importorskip("pytrec_eval", reason="the peers extra is not installed")
-    rng = np.random.default_rng(5)
-    scores = rng.permuted(np.tile(np.arange(150, dtype=np.float32) / 256, (60, 1)), axis=1)
-    grades: list[list[int | None]] = [[None] * 150 for _ in range(60)]
-    for row in grades:
-        for document in rng.choice(150, rng.integers(2, 12), replace=False):
-            row[document] = int(rng.integers(-1, 4))
-        row[int(rng.integers(150))] = 2
-    outcomes = outcomes_of_scores(scores, grades)
-    judged = {
-        f"q{q}": {f"d{d}": max(grade, 0) for d, grade in enumerate(row) if grade is not None}
-        for q, row in enumerate(grades)
-    }
-    run = {f"q{q}": {f"d{d}": float(s) for d, s in enumerate(row)} for q, row in enumerate(scores)}
-    measures = {"map", "recip_rank", "ndcg_cut.5,10", "recall.1,5,10", "success.1,5,10"}
-    theirs = trec.RelevanceEvaluator(judged, measures).evaluate(run)
-    for name, measure in TREC.items():
-        found = METRICS[name].per_query(outcomes)
-        np.testing.assert_allclose(found, [theirs[f"q{q}"][measure] for q in range(60)], atol=1e-9, err_msg=name)
 
 
 def test_dense_and_late_interaction_are_ranked_alike() -> None:

@@ -27,6 +27,7 @@ def forget(*modules: str) -> None:
     for table in TABLES:
         vars(table).pop("plugins", None)
         table._added.clear()
+        table._usable = None
     catalog.cache_clear()
     protocols._parsed.cache_clear()
     for module in modules:

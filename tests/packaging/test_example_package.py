@@ -33,7 +33,6 @@ from tests.command import command, json_rows
 from tests.packaging.conftest import Packages, forget
 from tests.reports.pages import readable
 
-ROOT = Path(__file__).parents[2]
 # A package that nobody can use: its module fails, one name is ours, one object is none.
 BROKEN = {
     "capim.adapters": "hf_dual = broken_rows:ADAPTER",
@@ -123,15 +122,18 @@ def test_the_version_of_the_package_is_part_of_the_identity_of_its_encoders(inst
 def test_a_run_with_a_package_evaluates_its_metric_runs_its_analysis_and_reports_its_section(
     installed, tmp_path
 ) -> None:
-    printed = command("run --corpora swatches --encoders swatch --replicates 100 --device cpu --quiet", tmp_path)
+    """Also on a sample of another corpus by several metrics: two tables had one anchor, and no report was written."""
+    words = "run --corpora swatches,shapes --sample 30 --encoders swatch --replicates 100 --device cpu --quiet"
+    printed = command(words, tmp_path)
     store = EmbeddingStore.open(tmp_path / "store")
-    rows = store.all(Result, metric="left_behind")
+    rows = store.all(Result, metric="left_behind", corpus="swatches")
     assert {(row.encoder, row.protocol): row.value for row in rows} == {
         ("swatch", "t2i/all"): 1.0, ("swatch", "i2t/any"): 1.0, ("swatch", "t2i/warm"): 1.0,
     }  # fmt: skip
     assert {row.n_queries for row in rows if row.protocol == "t2i/warm"} == {2}
     slices = store.all(Slice, analysis="warmth")
-    assert {(row.protocol, row.feature, row.value, row.analysis_version) for row in slices} == {
+    of_swatches = [row for row in slices if row.corpus == "swatches"]
+    assert {(row.protocol, row.feature, row.value, row.analysis_version) for row in of_swatches} == {
         ("t2i/all", part, 1.0, "1 of capim-swatches 0.1.0") for part in ("warm", "cold")
     }  # fmt: skip
     page = readable(printed.page.read_text())
@@ -140,6 +142,11 @@ def test_a_run_with_a_package_evaluates_its_metric_runs_its_analysis_and_reports
     assert "swatches · items left behind (left_behind)" in page
     assert "Items left behind" in page
     assert "swatch on swatches, t2i/all: 1.00" in page
+    metrics = {row.metric for row in slices}
+    assert len(metrics) > 1
+    page = readable(command("report", tmp_path).page.read_text())
+    assert page.count("Warm and cold colours (capim-swatches 0.1.0) · shapes-sample30") >= len(metrics)
+    assert "Warm and cold colours (capim-swatches 0.1.0) · swatches" in page
 
 
 def test_a_package_checks_its_own_rows_without_a_checkout_of_capim(installed) -> None:
@@ -147,24 +154,8 @@ def test_a_package_checks_its_own_rows_without_a_checkout_of_capim(installed) ->
     check_metric(rows.LEFT_BEHIND)
     corpus = check_corpus(rows.read_swatches)
     assert {each.feature for each in check_analysis(rows.WARMTH, corpus)} == {"warm", "cold"}
-
-
-def test_the_rows_of_an_installed_package_are_no_part_of_capims_own_tests(installed) -> None:
-    assert "left_behind" in METRICS
-    file = ROOT / "tests/metrics/test_contract.py"
-    source = importlib.util.spec_from_file_location("again_contract", file)
-    assert source is not None
-    assert source.loader is not None
-    module = importlib.util.module_from_spec(source)  # tests are parametrised when their file is read
-    source.loader.exec_module(module)
-    assert "R@1" in module.ROWS
-    assert "left_behind" not in module.ROWS
-
-
-def test_a_corpus_that_breaks_a_rule_is_told_which(installed) -> None:
-    rows = importlib.import_module("capim_swatches")
     with pytest.raises(AssertionError, match="it has no licence"):
-        check_corpus(lambda: replace(rows.read_swatches(), licence=""))
+        check_corpus(lambda: replace(corpus, licence=""))
 
 
 TILES = """

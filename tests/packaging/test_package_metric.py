@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 import capim
-from capim.reports.rows.reading import facts_of_metrics
 from capim.store import EmbeddingStore
-from capim.store.schema import TABLES, Result
+from capim.store.schema import TABLES
 from capim.tasks import derive
 from capim.tasks.corpora.description import open_corpus
 from capim.tasks.metrics import METRICS
@@ -25,7 +24,7 @@ from capim.tasks.statistics import VERSION
 from tests.command import command, json_rows
 from tests.packaging.conftest import Packages, on_the_path
 from tests.reports.app.stores import asking
-from tests.reports.pages import Cells
+from tests.reports.pages import cells, long_table
 
 pytestmark = pytest.mark.slow  # whole suites of commands
 
@@ -107,7 +106,7 @@ def test_a_packages_metric_whose_lowest_value_is_best_is_so_in_every_place_also_
     [line] = [row for row in csv.DictReader((folder / "comparisons.csv").open()) if row["metric"] == "depth"]
     assert (line["encoder_a"], line["encoder_b"]) == (pair["encoder_a"], pair["encoder_b"])
     assert abs(float(line["difference"])) == pytest.approx(0.035, abs=0.0005)
-    assert "depth" in Cells((folder / "report.html").read_text()).texts
+    assert "depth" in {cell["text"] for cell in cells((folder / "report.html").read_text())}
     for name in ("results.csv", "comparisons.csv"):
         found = list(csv.DictReader((folder / name).open()))
         assert {row["metric"]: row["lower_is_better"] for row in found}["depth"] == "True"
@@ -125,25 +124,10 @@ def test_a_packages_metric_whose_lowest_value_is_best_is_so_in_every_place_also_
     assert all("depth" not in entry for file in files for entry in file["scores"]["test"])  # higher is better there
 
 
-def test_what_readers_must_know_of_a_metric_is_in_the_ledger_where_its_package_is_not_installed(
-    workspace: Path, install: Install
-) -> None:
-    install("", 1.0)
-    known = facts_of_metrics(store := EmbeddingStore.open(workspace / "store"), store.current(Result))
-    assert (known["mean_rank"].unit, known["mean_rank"].heading) == ("rank", "mean rank")
-    assert (known["depth"].title, known["depth"].unit, known["depth"].place) == ("items above", "percent", "table")
-    assert not known["depth"].higher_is_better
-
-
-def test_a_packages_metric_has_a_table_of_its_own_in_the_report_as_a_files_has(workspace: Path) -> None:
-    folder = command("report --markdown whole").page.parent
-    assert "items above (depth)" in (folder / "report.html").read_text()
-
-
 def test_the_application_says_which_encoder_is_better_by_such_a_metric(workspace: Path, install: Install) -> None:
     install("", 1.0)
     with asking(EmbeddingStore.open(workspace / "store")) as client:
-        page = client.get("/compare?corpus=shapes&protocol=t2i/all&a=near&b=far").text
+        page = client.get("/queries?corpus=shapes&protocol=t2i/all&encoders=near,far").text
     [line] = re.findall(r"<tr>(?:(?!</tr>).)*>depth<.*?</tr>", page, re.DOTALL)
     assert "3.5 points better" in line
 
@@ -185,9 +169,8 @@ def test_a_report_shows_one_version_of_a_metric_and_a_comparison_takes_all_resul
     def shown() -> tuple[dict[str, float], list[float], str]:
         folder = command("report --markdown whole").page.parent
         document = json.loads((folder / "results.json").read_text())
-        results, pairs = (
-            [row for row in document[table] if row["metric"] == "depth"] for table in ("results", "comparisons")
-        )
+        tables = document["results"], long_table(folder / "report.html", "comparisons")
+        results, pairs = ([row for row in rows if row["metric"] == "depth"] for rows in tables)
         differences = [round(abs(row["difference"]), 6) for row in pairs]
         return {row["encoder"]: row["value"] for row in results}, differences, (folder / "report.md").read_text()
 

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.images.source import crop_key
-from capim.tasks.corpora.readers.negatives import read_aro
 from capim.tasks.corpora.readers.published import table_reader
-from capim.tasks.corpora.readers.quadruples import read_bivlc
+from capim.tasks.corpora.readers.published_files import read_aro, read_bivlc
 from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.statistics.clusters import Clusters

@@ -179,20 +179,14 @@ def test_cirr_leaves_the_reference_out_and_has_a_hard_subset(folder: Path) -> No
     assert [metric.name for metric in metrics_of(found["t2i/composed-subset"])] == ["R@1", "R@2", "R@3"]
 
 
-def test_vectors_that_a_model_fused_are_ranked_as_they_are(folder: Path) -> None:
-    rows = [
-        {"pairid": k, "reference": f"d{k}", "target_hard": f"d{k + 9}", "caption": f"darker {k}",
-         "img_set": {"members": [f"d{k}", f"d{k + 9}", f"d{k + 2}"]}}
-        for k in range(30)
-    ]  # fmt: skip
-    split = written(folder, "split.json", {f"d{k}": f"./d{k}.jpg" for k in range(N_SEARCHED)})
-    corpus = read_image_queries(written(folder, "fused.json", rows), gallery=split)
+def test_vectors_that_a_model_fused_are_ranked_as_they_are(tmp_path: Path) -> None:
+    corpus, reference_of, judged = composed(tmp_path, "cirr")
     sides, ids = vectors_of(corpus, seed=4), texts(corpus.images["id"])
     assert "t2i/composed-alone" not in [protocol.id for protocol in protocols_of(corpus)], "on request"
     alone = checked(corpus, sides, "t2i/composed-alone")["t2i/composed-alone"]
-    for at, row in enumerate(rows):
-        scores = mixed(sides, 0, at, weight=1)
-        target, scores[ids.index(str(row["reference"]))] = scores[ids.index(str(row["target_hard"]))], -np.inf
+    for at, query in enumerate(alone.query_ids):
+        scores, [right] = mixed(sides, 0, at, weight=1), judged[query]
+        target, scores[ids.index(reference_of[query])] = scores[ids.index(right)], -np.inf
         assert alone.rank_best[at] == 1 + (scores > target).sum()
     assert levels("composed", data_of(corpus, alone, sides)) == {}
 

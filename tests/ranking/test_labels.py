@@ -20,7 +20,7 @@ from capim.tasks.analyses.analysis import AnalysisInput
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora.readers.labels import PROMPTS, read_labels
 from capim.tasks.metrics import METRICS
-from capim.tasks.ranking.evaluate import evaluate, evaluate_merged, evaluate_part, score_blocks
+from capim.tasks.ranking.evaluate import Scoring, evaluate, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
@@ -184,8 +184,8 @@ def test_parts_and_blocks_agree_with_the_whole(
     corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
 ) -> None:
     protocols = protocols_of(corpus)
-    parts = [evaluate_part(corpus, protocols, part, **vectors) for part in (range(25), range(25, 60))]
-    merged = evaluate_merged(corpus, protocols, parts, **vectors)
+    scoring = Scoring.of(corpus, protocols, **vectors)
+    merged = scoring.merged([scoring.part(part) for part in (range(25), range(25, 60))])
     for protocol in protocols:
         whole, task = outcomes[protocol.id], build_task(corpus, protocol)
         assert isinstance(task, RetrievalTask)

@@ -39,27 +39,6 @@ def two_encoders(n: int, per_image: int) -> list[tuple[NDArray[np.float32], NDAr
     return made
 
 
-@pytest.mark.parametrize("id_", ["t2i/all", "i2t/any"])
-def test_ordering_the_whole_gallery_again_is_the_second_encoder(id_: str) -> None:
-    corpus = small_corpus([5] * 18)
-    (images_a, captions_a), (images_b, captions_b) = two_encoders(18, 5)
-    task = task_of(corpus, id_)
-    first, alone = (score_dense(i, c, [task])[id_] for i, c in ((images_a, captions_a), (images_b, captions_b)))
-    sides = (captions_b, images_b) if id_ == "t2i/all" else (images_b, captions_b)
-    assert first.top_ords is not None
-    [whole] = two_stage(first, task, dense_pairs(*sides), [first.top_ords.shape[1]])
-    assert whole.n == first.top_ords.shape[1]
-    for column in (
-        "rank_best",
-        "rank_worst",
-        "n_tied_relevant",
-        "relevant_rank_best",
-        "relevant_rank_worst",
-        "top_ords",
-    ):
-        np.testing.assert_array_equal(getattr(whole.outcomes, column), getattr(alone, column), err_msg=column)
-
-
 def test_ranks_of_every_depth_equal_sorting_by_hand() -> None:
     corpus = small_corpus([3] * 25)
     (images_a, captions_a), (images_b, captions_b) = two_encoders(25, 3)

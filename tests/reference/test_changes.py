@@ -21,6 +21,7 @@ from capim.tasks.reference.changes import (
     setting_changes,
     unpaired_bound,
 )
+from capim.tasks.statistics.draws import Resampling
 from tests.benchmarks.watch_years import Year, false_alarm_rate, reported_within, watched_year
 from tests.random_store import row_of
 
@@ -126,7 +127,8 @@ def noise(n_clusters: int, n_figures: int, seed: int) -> np.ndarray:
 
 def test_p_values_are_those_of_every_flip_of_both_corpora_together() -> None:
     falls = [noise(5, 2, 0) + 0.5, noise(4, 1, 1) + 0.25]
-    tests = [test for group in decline_tests(falls, level=0.05, permutations=10, seed=0) for test in group]
+    groups = decline_tests(falls, level=0.05, resampling=Resampling(permutations=10))
+    tests = [test for group in groups for test in group]
     scale = np.concatenate([np.sqrt((fall**2).sum(axis=0)) for fall in falls])
     flipped = []
     for signs in product([1, -1], repeat=9):
@@ -143,7 +145,7 @@ def test_p_values_are_those_of_every_flip_of_both_corpora_together() -> None:
 
 
 def p_values(fall: np.ndarray, *, level: float, permutations: int = 999) -> list[Any]:
-    [tests] = decline_tests([fall], level=level, permutations=permutations, seed=0)
+    [tests] = decline_tests([fall], level=level, resampling=Resampling(permutations=permutations))
     return [test.p_adjusted for test in tests]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from capim.store.schema import Result
 from capim.store.types import EncoderSpec
+from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.corpora.subset import sample_suffix
 from capim.tasks.reference.published import (
     SEED,
@@ -21,7 +24,8 @@ from capim.tasks.reference.published import (
     judge_results,
     published,
 )
-from tests.random_store import row_of
+from tests.command import command
+from tests.random_store import SPECS, random_store, row_of
 
 SIGLIP = "google/siglip-so400m-patch14-384"
 OPENAI = "openai/clip-vit-large-patch14-336"
@@ -136,3 +140,30 @@ def test_a_part_of_a_data_set_is_not_compared_and_says_so(
     [found] = judge_rows(result_row(corpus=corpus), n_images=n_images)
     assert (found.verdict, found.remark) == (verdict, remark)
     assert (found.reference is None) == (verdict != "reproduced")
+
+
+def test_a_value_and_the_published_one_are_one_sentence_on_the_board_in_results_and_in_markdown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = replace(read_shapes(n_scenes=24), name="photos")
+    random_store(tmp_path / "store", corpus, SPECS[:1], signal=2.0)
+    command("evaluate --replicates 100 --quiet --device cpu --protocols t2i/all,i2t/any", tmp_path)
+    asked = "results --metrics R@1 --protocols t2i/all,i2t/any --format json"
+    ours = {row["protocol"]: row for row in json.loads(command(asked, tmp_path).out)}
+    assert {row["published"] for row in ours.values()} == {""}
+    table = [
+        Published(SPECS[0].checkpoint, "photos", protocol, "R@1", ours[protocol]["value"] + more, "a paper")
+        for protocol, more in (("t2i/all", 0.001), ("i2t/any", -0.1))
+    ]
+    monkeypatch.setattr("capim.tasks.report.published", lambda: table)
+    command("analyse --replicates 100 --quiet --analyses truncated-captions", tmp_path)
+    said = {row["protocol"]: row["published"] for row in json.loads(command(asked, tmp_path).out)}
+    for row, verdict in zip(table, ("reproduced", "suspect"), strict=True):
+        here = [f"{100 * ours[row.protocol][name]:.1f}" for name in ("value", "ci_low", "ci_high")]
+        values = f"published {100 * row.value:.1f} (a paper), here {here[0]} ({here[1]}–{here[2]})"
+        assert said[row.protocol] == f"{values}: {verdict}"
+    command("report", tmp_path)
+    (page,) = tmp_path.glob("reports/*/report.html")
+    assert all(f'; {sentence}"' in page.read_text() for sentence in said.values())
+    assert all(sentence in page.with_suffix(".md").read_text() for sentence in said.values())
+    assert said["i2t/any"] in command("results --protocols i2t/any", tmp_path).out

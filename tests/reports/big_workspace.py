@@ -184,7 +184,7 @@ def _embed(store: EmbeddingStore, spec: EncoderSpec, corpus: Corpus, truth: NDAr
         values = unit(noisy @ basis).astype(np.float32)
         key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
         store.put(key, spec, as_block(np.arange(len(ids), dtype=np.int32), values))
-        store.seal(key, n_items=len(ids))
+        store.seal(key)
 
 
 def _answers(corpus: Corpus, rng: np.random.Generator) -> str:

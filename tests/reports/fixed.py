@@ -76,7 +76,9 @@ BOARD = page.Board(
     ticks=(("0", "−8"), ("56", "0")),
     margin=("49", "14"),
     legend="Strip: points behind the best",
-    script={"names": ["tiny-clip", "tiny-colpali"]},
+    weighable=("shapes",),
+    script={"names": ["tiny-clip", "tiny-colpali"], "margin": 1.0,
+            "tasks": [{"corpus": "shapes", "title": "text to image", "weight": 1.0}]},
 )  # fmt: skip
 
 CHART = page.Chart(
@@ -89,10 +91,6 @@ CHART = page.Chart(
             Marked("tiny-colpali", "open", 81.6, 81.6, 81.6, "81.6"),
         ],
         "R@1",
-    ),
-    points=(
-        {"encoder": "tiny-clip", "cost": 2606.0, "value": 82.7, "low": 79.9, "high": 85.3, "unit": "percent"},
-        {"encoder": "tiny-colpali", "cost": 900.0, "value": 81.6, "low": None, "high": None, "unit": "percent"},
     ),
     note="Filled: the highest.",
 )
@@ -113,7 +111,7 @@ CASE = page.Case(
             ),
         ),
     ),
-    tags={"kind": ("missed by all",), "missed": ("tiny-clip",)},
+    tags={"corpus": ("shapes",), "kind": ("missed by all",), "missed": ("tiny-clip",)},
     labels=("missed by all",),
     summary="No encoder is right.",
     about="shapes · t2i/all · scene-1-0",
@@ -128,8 +126,8 @@ GALLERY = page.Gallery(
     note="Scores are cosines.",
 )
 
-NOTICE = page.Notice(
-    title="1 result far from the published figure", items=("tiny-clip: 82.7 here, 90.1 published",), mark="bad"
+NOTICE = page.Evidence(
+    title="1 result far from the published figure", lines=("tiny-clip: 82.7 here, 90.1 published",), mark="bad"
 )
 
 EVIDENCE = page.Evidence(lines=("shapes: +1.1 (−2.4 to 4.3, adjusted p 0.542).",))
@@ -147,7 +145,7 @@ FIXED = page.Report(
         Section(id="sure", title="How sure is this?", blocks=(EVIDENCE, NOTICE), folded=True),
         Section(id="leaderboard", title="Leaderboard", lead="Percent of queries.", blocks=(PICKER, CHART, HEAT)),
         Section(id="failures", title="Failures", lead="", blocks=(GALLERY,)),
-        Section(id="found", title="Found", lead="", blocks=(page.Text(text="Plain words."),)),
+        Section(id="found", title="Found", lead="", blocks=(page.Evidence(lines=("Plain words.",)),)),
     ),
     thumbnails={"sha1": PIXEL},
     sources="0123456789abcdef",

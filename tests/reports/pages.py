@@ -6,23 +6,20 @@ import base64
 import json
 import re
 import zlib
-from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
+from lxml import html  # type: ignore[import-untyped]
+
 PACK = re.compile(r'<script type="application/octet-stream">([^<]*)</script>')
+VIEWS = re.compile(r'<script type="application/octet-stream" data-views>([^<]*)</script>')
 
 
-class Elements(HTMLParser):
+def elements(page: str) -> tuple[set[str], set[str]]:
     """The names of the elements of a page, and those of their attributes."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags, self.attributes = set[str](), set[str]()
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes.update(name for name, _ in attrs)
+    found = [each for each in html.fromstring(page).iter() if isinstance(each.tag, str)]
+    return {each.tag for each in found}, {name for each in found for name in each.attrib}
 
 
 def unpacked(text: str) -> Any:
@@ -32,41 +29,37 @@ def unpacked(text: str) -> Any:
 
 def readable(page: str) -> str:
     """The page with what it holds packed written out."""
+    page = VIEWS.sub(lambda found: "".join(unpacked(found[1]).values()), page)
     return PACK.sub(lambda found: json.dumps(unpacked(found[1]), indent=1, ensure_ascii=False), page)
 
 
 def cases(page: str) -> list[dict[str, Any]]:
-    """The cases of the gallery of a page."""
+    """The cases of the gallery of a page: id, tags, the text that is searched, tile and view."""
     return [case for pack in PACK.findall(page) for case in unpacked(pack)["cases"]]
 
 
-class Cells(HTMLParser):
-    """The cells of all tables of a page: their attributes, with their text and their small print."""
+def views(page: str) -> list[str]:
+    """The tables that a page holds packed, as HTML."""
+    return [table for pack in VIEWS.findall(page) for table in unpacked(pack).values()]
 
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[dict[str, str]] = []
-        self.place = ""
-        self.feed(page)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("td", "th"):
-            self.found.append({name: value or "" for name, value in attrs} | {"text": "", "small": ""})
-            self.place = "text"
-        elif tag == "small":
-            self.place = "small" if self.place else ""
-        elif tag == "span":
-            self.place = ""
+def long_table(page: Path, name: str) -> list[dict[str, Any]]:
+    """The rows of a table in a file of its own next to a page: ``comparisons`` or ``slices``."""
+    rows: list[dict[str, Any]] = pyarrow.parquet.read_table(page.with_name(f"{name}.parquet")).to_pylist()
+    return rows
 
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th", "small"):
-            self.place = ""
 
-    @property
-    def texts(self) -> set[str]:
-        """What the cells say, without their small print."""
-        return {cell["text"] for cell in self.found}
+def cells(page: str) -> list[dict[str, str]]:
+    """The cells of all tables of a page, packed or not: their attributes, with their text and their small print."""
 
-    def handle_data(self, data: str) -> None:
-        if self.place:
-            self.found[-1][self.place] += data.strip()
+    def text(cell: html.HtmlElement, path: str) -> str:
+        return "".join(each.strip() for each in cell.xpath(path))
+
+    return [
+        {
+            **cell.attrib,
+            "text": text(cell, ".//text()[not(ancestor::small or ancestor::span)]"),
+            "small": text(cell, "(.//small)[1]//text()[not(ancestor::span)]"),
+        }
+        for cell in html.fromstring(readable(page)).iter("td", "th")
+    ]

@@ -22,17 +22,19 @@ from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore, schema
-from capim.store.current import Uses
+from capim.store.current import Registered, Uses
 from capim.store.row_types import rows_in
-from capim.store.schema import StoredCorpus
-from capim.store.sets.seal import SealedSet
+from capim.store.schema import Run, StoredCorpus
+from capim.store.sets.sealed import SealedSet
 from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, canonical_json, digest16
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import MAIN
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.chance import chance_p
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import SHARERS
+from tests.random_store import row_of
 
 TABLES = (
     "results", "comparisons", "rankings", "slices", "published", "batches", "derived", "runs", "outcomes",
@@ -68,6 +70,9 @@ class StandIn(EmbeddingStore):
 
     def uses(self, until: datetime | None = None) -> Uses:
         return {}  # nothing in it was derived
+
+    def registered(self) -> Registered:
+        return {}
 
     def keys_of(self, run: str) -> set[str]:
         return set()
@@ -149,26 +154,18 @@ def corpus(
 ) -> Corpus:
     """Made-up images and captions; ``texts`` and ``ids`` replace the first captions and image ids."""
     names = [*ids, *(f"im{i:05d}" for i in range(len(ids), n_images))]
-    images = [
-        {"id": id_, "key": id_, "sha": digest16([name, i]), "width": 64, "height": 48} for i, id_ in enumerate(names)
-    ]
+    images = [ImageRow(id_, sha=digest16([name, i]), width=64, height=48) for i, id_ in enumerate(names)]
     words = [f"picture {i} in words {k}" for i in range(n_images) for k in range(per_image)]
     words[: len(texts)] = texts
-    about = {"language": "en", "translator": "human"}
     captions = [
-        {"id": f"{id_}#{k}", "image_id": id_, "text": words[i * per_image + k], "ordinal": k, **about}
+        CaptionRow(f"{id_}#{k}", id_, words[i * per_image + k], k)
         for i, id_ in enumerate(names)
         for k in range(per_image)
     ]
+    made = build_corpus(name, images, captions, source=None, licence="CC0-1.0", origin="made for a test")
     fault = {"reason": "not an image: truncated file", "modality": "image"}
-    return Corpus(
-        name=name,
-        images=pa.Table.from_pylist(images, schema=schema.IMAGES),
-        captions=pa.Table.from_pylist(captions, schema=schema.CAPTIONS),
-        skipped=pa.Table.from_pylist([{"item_id": id_, **fault} for id_ in skipped], schema=schema.SKIPPED),
-        licence="CC0-1.0",
-        origin="made for a test",
-    )
+    lost = pa.Table.from_pylist([{"item_id": id_, **fault} for id_ in skipped], schema=schema.SKIPPED)
+    return replace(made, skipped=lost)
 
 
 def identity(store: StandIn, encoder: str, corpus_name: str) -> dict[str, str]:
@@ -181,6 +178,11 @@ def identity(store: StandIn, encoder: str, corpus_name: str) -> dict[str, str]:
     }
 
 
+def add(store: StandIn, table: str, **columns: Any) -> None:
+    """Adds a row of the first run; required columns that are not given hold what ``row_of`` fills in."""
+    store.tables[table].append(vars(row_of(schema.TABLES[table].row, run="run-1", **{"created": START} | columns)))
+
+
 def version_facts(metric: str) -> dict[str, Any]:
     """What is stored of a metric beside its name."""
     lower = metric in METRICS and not METRICS[metric].higher_is_better
@@ -188,7 +190,6 @@ def version_facts(metric: str) -> dict[str, Any]:
 
 
 DRAWS: dict[str, Any] = {"level": 0.95, "replicates": 10_000, "seed": 0}
-MADE: dict[str, Any] = {"run": "run-1", "created": START}
 
 
 def result(
@@ -213,28 +214,22 @@ def result(
         "value_ties_lost": value - tie_share / 2, "value_ties_won": value + tie_share / 2,
         "p_chance": None if chance is None or value > 1 else chance_p(value, chance, Clusters.of(range(n_clusters))),
     }  # fmt: skip
-    store.tables["results"].append(
-        {
-            "result": digest16([*key.values(), metric]),
-            "evaluation": digest16(list(key.values())),
-            **key,
-            **version_facts(metric),
-            "value": value,
-            **dict.fromkeys(("ci_low", "ci_high", "p_chance", "value_ties_lost", "value_ties_won")),
-            **figures,
-            "tie_share": tie_share,
-            "n_queries": n_queries,
-            "n_clusters": n_clusters,
-            "n_effective": float(n_clusters),
-            "largest_share": 1 / n_clusters if n_clusters else None,
-            "chance": chance,
-            "interval_method": "percentile" if value is not None else "none",
-            **DRAWS,
-            "reason": reason,
-            "image_tag": f"sealed-{encoder}-image",
-            "caption_tag": f"sealed-{encoder}-caption",
-            **MADE,
-        }
+    counts = {"n_queries": n_queries, "n_clusters": n_clusters, "n_effective": float(n_clusters)}
+    add(
+        store,
+        "results",
+        result=digest16([*key.values(), metric]),
+        evaluation=digest16(list(key.values())),
+        **key,
+        **version_facts(metric),
+        value=value,
+        **figures,
+        tie_share=tie_share,
+        **counts,
+        chance=chance,
+        interval_method="percentile" if value is not None else "none",
+        **DRAWS,
+        reason=reason,
     )
 
 
@@ -253,41 +248,35 @@ def comparison(
     margin: float = 0.01,
 ) -> None:
     """Adds one comparison row: a minus b."""
-    low, high = (None, None) if difference is None else (difference - half, difference + half)
-    store.tables["comparisons"].append(
-        {
-            "comparison": digest16([corpus_name, protocol, metric, a, b]),
-            "corpus": corpus_name,
-            "corpus_fingerprint": store.contents[corpus_name].fingerprint,
-            "protocol": protocol,
-            **version_facts(metric),
-            "encoder_a": a,
-            "fingerprint_a": store.specs[a].fingerprint,
-            "encoder_b": b,
-            "fingerprint_b": store.specs[b].fingerprint,
-            "difference": difference,
-            **dict.fromkeys(("ci_low", "simultaneous_low"), low),
-            **dict.fromkeys(("ci_high", "simultaneous_high"), high),
-            "shared_low": None if low is None else [low] * len(SHARERS),
-            "shared_high": None if high is None else [high] * len(SHARERS),
-            "interval_method": "percentile",
-            "p_exact": False,
-            **dict.fromkeys(("p_sign_flip", "p_adjusted"), p),
-            "family": "headline" if (protocol in MAIN and metric == "R@1") or metric == "RSUM" else "exploratory",
-            "p_equivalent": None if difference is None else p_equivalent,
-            "margin": margin,
-            "wins": 120,
-            "ties": 800,
-            "losses": 80,
-            "n_queries": 1000,
-            "n_clusters": 200,
-            "n_effective": 200.0,
-            "cohen_dz": 0.1,
-            "detectable_effect": 0.012,
-            **DRAWS,
-            "permutations": 100_000,
-            **MADE,
-        }
+    ends = {} if difference is None else {"low": difference - half, "high": difference + half}
+    intervals: dict[str, Any] = {f"{kind}_{end}": at for kind in ("ci", "simultaneous") for end, at in ends.items()}
+    intervals |= {f"shared_{end}": [at] * len(SHARERS) for end, at in ends.items()}
+    add(
+        store,
+        "comparisons",
+        comparison=digest16([corpus_name, protocol, metric, a, b]),
+        corpus=corpus_name,
+        corpus_fingerprint=store.contents[corpus_name].fingerprint,
+        protocol=protocol,
+        **version_facts(metric),
+        encoder_a=a,
+        fingerprint_a=store.specs[a].fingerprint,
+        encoder_b=b,
+        fingerprint_b=store.specs[b].fingerprint,
+        difference=difference,
+        **intervals,
+        **dict.fromkeys(("p_sign_flip", "p_adjusted"), p),
+        family="headline" if (protocol in MAIN and metric == "R@1") or metric == "RSUM" else "exploratory",
+        p_equivalent=None if difference is None else p_equivalent,
+        margin=margin,
+        wins=120,
+        ties=800,
+        losses=80,
+        n_queries=1000,
+        n_clusters=200,
+        n_effective=200.0,
+        detectable_effect=0.012,
+        **DRAWS,
     )
 
 
@@ -304,23 +293,10 @@ def part(
     **more: object,
 ) -> None:
     """Adds one slice row: a feature's level in an analysis of R@1 of text to image, unless ``more`` says otherwise."""
-    row = {
-        **identity(store, encoder, corpus_name),
-        "protocol": "t2i/all",
-        "metric": "R@1",
-        "analysis": analysis,
-        "analysis_version": "1",
-        "feature": feature,
-        "level_name": level,
-        "value": value,
-        "ci_low": value - half,
-        "ci_high": value + half,
-        **dict.fromkeys(("p_adjusted", "reason", "detail")),
-        "n_queries": 200,
-        "n_clusters": 40,
-        **MADE,
-    } | more
-    store.tables["slices"].append({"slice": digest16([encoder, row["metric"], analysis, feature, level]), **row})
+    names = {"analysis": analysis, "analysis_version": "1", "feature": feature, "level_name": level}
+    figures = {"value": value, "ci_low": value - half, "ci_high": value + half, "n_queries": 200, "n_clusters": 40}
+    row = {**identity(store, encoder, corpus_name), "protocol": "t2i/all", "metric": "R@1", **names, **figures, **more}
+    add(store, "slices", slice=digest16([encoder, row["metric"], analysis, feature, level]), **row)
 
 
 def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item: float, n: int = 12) -> None:
@@ -331,27 +307,22 @@ def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item:
     for modality, factor in (("image", 1.0), ("caption", 0.2)):
         for i in range(n + 1):
             jitter = float(rng.uniform(0.95, 1.1))
-            store.tables["batches"].append(
-                {
-                    "batch_id": digest16([encoder, corpus_name, modality, i]),
-                    "set_name": f"{modality}-{corpus_name}-{encoder}",
-                    **names,
-                    "modality": modality,
-                    "n_items": 32,
-                    "warmup": i == 0,
-                    "decode_seconds": 0.02 * jitter if modality == "image" else None,
-                    "preprocess_seconds": 0.01 * jitter,
-                    "forward_seconds": 32 * seconds_per_item * factor * jitter,
-                    "write_seconds": 0.002,
-                    "peak_memory_bytes": 700_000_000,
-                    "batch_size": 32,
-                    "forward_precision": "float32",
-                    "device": "Example CPU, 2 cores",
-                    "host": "example",
-                    "versions": json.dumps({"torch": "2.9.0", "transformers": "5.0.0"}),
-                    "run": "run-1",
-                    "created": START + timedelta(seconds=i),
-                }
+            add(
+                store,
+                "batches",
+                batch_id=digest16([encoder, corpus_name, modality, i]),
+                **names,
+                modality=modality,
+                n_items=32,
+                warmup=i == 0,
+                decode_seconds=0.02 * jitter if modality == "image" else None,
+                preprocess_seconds=0.01 * jitter,
+                forward_seconds=32 * seconds_per_item * factor * jitter,
+                batch_size=32,
+                forward_precision="float32",
+                device="Example CPU, 2 cores",
+                versions=json.dumps({"torch": "2.9.0", "transformers": "5.0.0"}),
+                created=START + timedelta(seconds=i),
             )
 
 
@@ -368,19 +339,11 @@ def timed(data: ReportData, rates: Mapping[str, Sequence[float]], **columns: Any
 
 
 def run_row(store: StandIn) -> None:
+    config = canonical_json({"corpora": list(store.contents), "replicates": 10_000})
+    told = {"name": "amber-lynx", "command": "capim demo", "state": "completed", "config": config}
+    versions = json.dumps({"capim": "0.2.0", "lancedb": "0.40.0"})
     store.tables["runs"].append(
-        {
-            "run": "run-1",
-            "name": "amber-lynx",
-            "config": canonical_json({"corpora": list(store.contents), "replicates": 10_000}),
-            "command": "capim demo",
-            "versions": json.dumps({"capim": "0.2.0", "lancedb": "0.40.0"}),
-            "host": "example",
-            "pid": 1,
-            "started": START,
-            "finished": START + timedelta(seconds=83),
-            "state": "completed",
-        }
+        vars(row_of(Run, run="run-1", **told, versions=versions, started=START, finished=START + timedelta(seconds=83)))
     )
 
 

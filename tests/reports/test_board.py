@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +18,9 @@ from capim.reports.elements.page import Board, Fact, Table
 from capim.reports.exports.board import exports
 from capim.reports.format import PERCENT
 from capim.reports.render import board_markdown
+from capim.reports.rows import reading
 from capim.reports.rows.reading import read_report_data
+from capim.reports.rows.report_data import Before
 from capim.reports.rows.standing import Task
 from capim.reports.sections import board, evidence
 from capim.tasks.statistics.decision import SHARERS
@@ -211,7 +216,7 @@ def test_an_interval_that_ends_a_hair_from_zero_is_worse_in_the_weights_of_the_p
 def test_the_strips_of_a_column_lie_on_one_labelled_scale_and_far_ones_are_numbers() -> None:
     store = tied_on_one_direction("a", "b")
     made = board_of(store)
-    assert made.ticks == (("0", "−8"), ("28", "−4"), ("56", "0"))
+    assert made.ticks == (("0", "−8"), ("56", "0"))
     near, far = (cell.strip for cell in made.rows[1].cells)
     assert near is not None and far is not None
     assert (near.point, float(near.low), float(near.high)) == ("56.0", 49.7, 62.3), "0.9 points of 7 pixels"
@@ -244,7 +249,7 @@ def test_what_is_far_from_a_published_figure_stands_below_the_headline() -> None
     detail = json.dumps({"published": 0.75, "source": "model card"})
     part(store, "a", "photos", "reference", "model card", "suspect", 0.6, detail=detail)
     assert board_of(store).suspects == (
-        "Suspect: a has 60.0 on photos, text to image (t2i/all), R@1; published are 75.0 (model card)",
+        "a on photos, text to image (t2i/all), R@1: published 75.0 (model card), here 60.0 (58.0–62.0): suspect",
     )
 
 
@@ -350,5 +355,55 @@ def test_a_value_of_a_corpus_that_was_trained_on_is_marked_and_the_answer_says_i
 def test_parameters_are_shown_only_where_no_strip_goes_for_them() -> None:
     facts = {"parameters": {"a": Fact(text="428 M")}, "dim": {"a": Fact(text="512")}}
     tasks = [Task(f"corpus {at}", "t2i/all", "R@1", "text to image") for at in range(10)]
-    assert [*board._fitting(facts, tasks, ["a"])] == ["dim"]
-    assert [*board._fitting(facts, tasks[:3], ["a"])] == ["parameters", "dim"]
+    assert [*board._fitting(facts, tasks, ["a"])[0]] == ["dim"]
+    assert [*board._fitting(facts, tasks[:3], ["a"])[0]] == ["parameters", "dim"]
+
+
+def test_what_changed_since_the_run_before_is_a_line_and_a_mark_at_the_value() -> None:
+    data = read_report_data(tied_on_one_direction("a", "b"))
+    assert board.board(data).notes == (), "no run before"
+    then = {(row.corpus, row.protocol, row.metric, row.encoder): replace(row, evaluation="e") for row in data.results}
+    ended = datetime(2026, 11, 28, 21, 4, tzinfo=UTC)
+    same = Before(ended=ended, results=then, comparisons=())
+    told = board.board(replace(data, before=same)).notes
+    assert told == (
+        "Since the run that ended 2026-11-28 21:04 UTC: no headline result is significantly better or worse.",
+    )
+    lower = {key: replace(row, value=(row.value or 0.0) - 0.3) if key[3] == "a" else row for key, row in then.items()}
+    del lower["photos", "t2i/all", "R@1", "a"]
+    lower["photos", "t2i/all", "R@1", "b"] = replace(lower["photos", "t2i/all", "R@1", "b"], value=0.9)
+    changed = replace(data, before=Before(ended=ended, results=lower, comparisons=()))
+    made = board.board(changed)
+    assert made.notes[0].endswith(
+        "significantly worse: b on photos, text to image (−30.0); "
+        "significantly better: a on photos, image to text (+30.0)."
+    )
+    marks = {(row.encoder, column.heading): cell.moved for row in made.rows for column, cell in zip(
+        made.columns, row.cells, strict=True)}  # fmt: skip
+    assert {key: mark for key, mark in marks.items() if mark} == {
+        ("a", "image → text"): "▲",
+        ("b", "text → image"): "▼",
+    }
+    assert "▲" in board_markdown(made) and "▼" in board_markdown(made)
+    assert changed.digest != data.digest
+
+
+@pytest.mark.parametrize(("hours", "told"), [(2, "one"), (0.5, "zero")])
+def test_runs_less_than_an_hour_apart_are_of_one_night(
+    hours: float, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs 0, 1 and 2, with a day between the first two, and so many hours between the others."""
+    starts = {"zero": 0.0, "one": 24.0, "two": 24.5 + hours}
+    zero = datetime(2026, 11, 28, tzinfo=UTC)
+    times = {name: zero + timedelta(hours=start) for name, start in starts.items()}
+    ends = {name: time + timedelta(hours=0.5) for name, time in times.items()}
+    rows: Any = [SimpleNamespace(run=name, created=time + timedelta(hours=0.1)) for name, time in times.items()]
+    runs: Any = [
+        SimpleNamespace(run=name, state="completed", started=times[name], finished=ends[name]) for name in times
+    ]
+    source: Any = None
+    monkeypatch.setattr(reading, "results_until", lambda source, written, end: {"until": end})
+    found = reading._before(source, rows[2:], rows, runs, [])
+    assert found is not None
+    assert found.ended == ends[told] == found.results["until"]  # type: ignore[index]
+    assert reading._before(source, rows[:1], rows[:1], runs[:1], []) is None

@@ -15,17 +15,19 @@ from PIL import Image
 from capim.reports.elements import pictures
 from capim.reports.elements.page import Case, Gallery
 from capim.reports.elements.pictures import data_uris, draw_map, patch_map
+from capim.reports.render import _tile, _view, render_html
 from capim.reports.rows import gallery
 from capim.reports.rows.gallery import COLUMNS, MOST_CASES, GalleryTask, select_queries, shown_protocols
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections.failures import case_of, section
+from capim.reports.write import report_of
 from capim.store import schema
 from capim.store.types import Corpus
 from capim.store.vectors import Explanation, PatchGrid
 from capim.tasks.protocols import Direction
 from tests.reports.large import noisy_jpeg
-from tests.reports.stand_in import StandIn, corpus, result, spec
+from tests.reports.stand_in import StandIn, block, corpus, result, spec
 
 
 def table(low: list[int], high: list[int] | None = None, protocol: str = "t2i/all", **columns: Any) -> pa.Table:
@@ -172,10 +174,13 @@ def test_an_image_as_query_shows_its_captions_and_the_captions_that_were_found()
     ]  # fmt: skip
 
 
-def test_an_image_without_a_picture_is_shown_by_its_first_caption_and_its_id() -> None:
+def test_an_image_without_a_picture_is_its_first_caption_and_its_id_on_the_wall_and_in_its_view() -> None:
     case = first_case(corpus("c", n_images=6, per_image=2), task(a=table([2])))
     assert [hit.label for hit in case.expected] == ["picture 0 in words 0 (im00000)"]
-    assert case.answers[0].hits[0].label == "picture 1 in words 0 (im00001)"
+    for made in (_tile(case, "cases"), _view(case)):
+        assert "<img" not in made
+        assert "picture 0 in words 0 (im00000)" in made
+        assert "picture 1 in words 0 (im00001)" in made
 
 
 def test_a_quadruple_shows_what_each_caption_and_each_picture_chooses() -> None:
@@ -217,6 +222,18 @@ def test_a_map_is_drawn_on_pictures_that_are_thinner_than_their_patches(size: tu
     )
     drawn = draw_map(Image.new("RGB", size), found, patch_map(found))
     assert min(drawn.size) >= 1
+
+
+def test_the_first_screen_has_no_cases_where_no_query_is_missed() -> None:
+    contents = corpus("c", n_images=8)
+    chosen, totals = select_queries([task(a=table([1, 1], [2, 1]))])
+    store = StandIn(specs={"a": spec("a")}, contents={"c": contents})
+    result(store, "a", "c", "t2i/all", "R@1", 0.75)
+    data = read_report_data(store, gallery=False)
+    report = report_of(replace(data, queries=tuple(chosen), totals=tuple(totals)))
+    made = block(report, "cases")
+    assert (len(made.cases), made.first, made.lead) == (1, (), "")
+    assert "Where it fails" not in render_html(report)
 
 
 def test_the_first_screen_has_misses_of_the_highest_encoder_that_another_finds_and_what_was_put_first() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -62,6 +65,23 @@ def test_tasks_of_one_corpus_count_as_wholly_dependent() -> None:
     assert [second.low, second.high] == pytest.approx([-13, -7])
 
 
+def test_corpora_that_share_photographs_are_correlated_by_the_share_of_these() -> None:
+    data = two_corpora()
+    of = tasks(data)
+    said = [
+        {"corpus": name, "shared": {other: 7}, "copies": copies, "photographs": 40}
+        for name, other, copies in (("photos", "signs", ["again"]), ("signs", "photos", []))
+    ]
+    shared = replace(data, rankings=(cast(Any, SimpleNamespace(corpora=json.dumps(said))),))
+    assert choice.shared(data) == {}
+    assert choice.shared(shared)["photos"] == {"photos": 1.0, "again": 1.0, "signs": 7 / 40}
+    second = choice.choose(shared, {of["photos"]: 80.0, of["signs"]: 20.0}, {}).order[1]
+    half = math.sqrt((0.8 * 3) ** 2 + (0.2 * 4) ** 2 + 2 * 7 / 40 * 0.8 * 3 * 0.2 * 4)
+    assert [second.low, second.high] == pytest.approx([-4 - half, -4 + half])
+    script: Any = board.board(shared).script
+    assert script["shared"] == choice.shared(shared)
+
+
 def test_a_task_without_a_test_of_the_two_gives_no_interval() -> None:
     data = two_corpora()
     made = choice.choose(data, {tasks(data)["signs"]: 1.0}, {})
@@ -90,7 +110,9 @@ def test_an_unknown_cost_is_refused_and_an_encoder_beyond_a_limit_is_out() -> No
     data = two_corpora()
     with pytest.raises(RequestError, match="limits"):
         choice.bounds_of(data, ["bytes=10"])  # nothing is known of any size here
-    limit = choice.Limit(key="rate", name="speed", unit="images/s", values={"a": 9.0}, texts={"a": "9"}, at_least=True)
+    limit = choice.Limit(
+        key="rate", name="speed", heading="images/s", values={"a": 9.0}, texts={"a": "9"}, at_least=True
+    )
     assert limit.broken("a", 8) == ""
     assert limit.broken("a", 10) == "speed: 9"
     assert limit.broken("b", 10) == "speed not known"

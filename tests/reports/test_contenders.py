@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
+import re
 
 import pytest
 
@@ -15,6 +14,7 @@ from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections import board, leaderboard, slices, speed, tests
 from tests.reports.stand_in import with_a_broken_encoder
+from tests.reports.test_board import tied_on_one_direction
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,8 @@ def test_no_table_shows_an_encoder_at_chance_bold_and_no_strip_holds_it(data: Re
 
 def test_no_chart_draws_an_encoder_at_chance(data: ReportData) -> None:
     charts = [each for each in (*tests.section(data).blocks, speed.quality_over_cost(data)) if isinstance(each, Chart)]
-    assert [{point["encoder"] for point in chart.points} for chart in charts] == [{"good", "fine"}] * 3
+    drawn = [{*re.findall(r">(\w+)(?: [\d.]+)?</text>", chart.svg)} for chart in charts]
+    assert [names & {*data.specs} for names in drawn] == [{"good", "fine"}] * 3
 
 
 def test_no_slices_are_shown_of_a_task_that_nobody_does(data: ReportData) -> None:
@@ -78,15 +79,6 @@ def test_a_mean_leaves_out_the_task_that_nobody_does_and_ranks_no_encoder_at_cha
     assert (nobody.order, [*nobody.out]) == ((), ["broken", "fine", "good"])
 
 
-def test_without_a_test_of_chance_nothing_is_said() -> None:
-    untested = read_report_data(with_a_broken_encoder())
-    data = replace(untested, results=tuple(replace(row, against_chance=None) for row in untested.results))
-    made = board.board(data)
-    assert "broken" in made.cards[-1].names
-    assert made.unranked == ()
-    assert len(choice.choose(data, choice.weights_of(data, ["binding=1"]), {}).order) == 3
-
-
 def test_a_figure_without_a_test_of_its_own_is_read_like_the_tested_ones_of_its_protocols(data: ReportData) -> None:
     assert standing.at_chance(data, "photos", "t2i/all", "R@5", "broken") == "not shown above chance"
     assert standing.at_chance(data, "photos", "t2i/all", "R@5", "good") == ""
@@ -94,6 +86,21 @@ def test_a_figure_without_a_test_of_its_own_is_read_like_the_tested_ones_of_its_
 
 
 def test_the_paper_draws_and_marks_the_same_contenders(data: ReportData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paper, "_pdf", lambda chart: json.dumps(chart.to_dict(validate=False)).encode())
-    drawn = [text for text in ("good", "fine", "broken", "binding") if f'"{text}' in paper._forest(data).decode()]
+    monkeypatch.setattr(paper, "_pdf", str.encode)
+    drawn = [text for text in ("good", "fine", "broken", "binding") if f">{text}<" in paper._forest(data).decode()]
     assert drawn == ["good", "fine"]
+
+
+def test_the_pairs_of_three_encoders_are_a_grid_of_differences_with_stars() -> None:
+    made, two = (tests.section(read_report_data(tied_on_one_direction(*names))) for names in ("abc", "ab"))
+    first, second = (
+        [[cell.text for cell in row] for row in each.rows] for each in made.blocks if isinstance(each, Table)
+    )
+    ties = ["0.0 ns"] * 2
+    assert first == [["a", "–", *ties], ["b", ties[0], "–", ties[1]], ["c", *ties, "–"]]
+    assert second == [
+        ["a", "–", "+20.0 **", "+40.0 **"],
+        ["b", "−20.0 **", "–", "+20.0 **"],
+        ["c", "−40.0 **", "−20.0 **", "–"],
+    ]
+    assert not any(isinstance(each, Table) for each in two.blocks)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from capim.store import EmbeddingStore
 from capim.tasks.analyses.content import caption_features
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
 from capim.tasks.corpora.subset import index_images
+from capim.tasks.references import RunSettings
 from capim.tasks.report import diagnose_corpus
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, random_store
@@ -37,7 +40,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingStore:
         index_images(corpus, known={}, sink=store.write_images)
         evaluations = evaluate(store, corpus, *SPECS, run="r")
         how: dict[str, Any] = {"resampling": Resampling(replicates=50), "run": "r"}
-        diagnose_corpus.fn(evaluations, store_uri=store.uri, analyses=("errors", "ambiguous"), **how)
+        diagnose_corpus.fn(evaluations, RunSettings(store_uri=store.uri, analyses=("errors", "ambiguous"), **how))
     return store
 
 
@@ -74,7 +77,11 @@ def test_counts_are_those_of_sql(watched: Watched, address: str, store: Embeddin
         "OR corpus = 'shapes-multilingual' AND protocol LIKE '%2%/%/%')"
     )
     stored = {" · ".join(query) for query in missed_and_found(store, A, B, shown_protocols)}
-    held = {case["about"] for case in cases(Path(unquote(urlparse(address).path)).read_text("utf-8"))}
+    shown = re.compile('<p class="about">(.*?)</p>')
+    held = {
+        html.unescape(shown.findall(case["view"])[0])
+        for case in cases(Path(unquote(urlparse(address).path)).read_text("utf-8"))
+    }
     text = watched.page.locator(".gallery output").inner_text()
     assert f"{len(held & stored)} of {len(held)} cases match." in text
     assert text.endswith(f" {len(stored)} are missed by {A} and found by {B}.")

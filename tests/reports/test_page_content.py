@@ -14,22 +14,29 @@ from typing import Any
 import pytest
 
 from capim.reports.exports import export_results
-from capim.reports.render import escape_markdown, render_markdown
+from capim.reports.render import _named, escape_markdown, render_markdown
 from capim.reports.rows.reading import read_report_data
 from capim.reports.write import write_report
 from tests.reports.conftest import HOSTILE, ODD_ID
-from tests.reports.pages import Cells, Elements, cases
+from tests.reports.pages import cases, elements
+from tests.reports.pages import cells as cells_of
+from tests.reports.pages import views as packed_tables
 from tests.reports.stand_in import StandIn, report
+
+OUR_PICTURE = re.compile('<img class="thumb"( tabindex="0")? alt="[^"]*" loading="lazy" data-key="p[0-9]+">')
 
 
 def test_hostile_captions_are_values_that_no_browser_reads_as_a_page(hostile_report: Path) -> None:
     whole = (hostile_report / "report.html").read_text("utf-8")
-    page = Elements(whole)
-    shown = {" ".join(case["query"].split()) for case in cases(whole)}
-    assert {" ".join(text.split()) for text in HOSTILE} <= shown
-    assert [name for name in page.attributes if name.startswith("on")] == []
-    assert "html" in page.tags and "img" not in page.tags
-    assert not [text for text in HOSTILE if "<" in text and text in whole]
+    views = [case[view] for case in cases(whole) for view in ("tile", "view")]
+    headings = (html.unescape(text) for view in views for text in re.findall(r"<h2[^>]*>(.*?)</h2>", view, re.DOTALL))
+    assert {" ".join(_named(text).split()) for text in HOSTILE} <= {" ".join(text.split()) for text in headings}
+    for part in (whole, *views, *packed_tables(whole)):
+        tags, attributes = elements(part)
+        assert [name for name in attributes if name.startswith("on")] == []
+        assert not [text for text in HOSTILE if "<" in text and text in part]
+        assert [picture for picture in re.findall("<img[^>]*>", part) if not OUR_PICTURE.fullmatch(picture)] == []
+        assert "script" not in tags or part is whole
 
 
 def test_only_our_script_runs(hostile_report: Path) -> None:
@@ -61,8 +68,10 @@ def _cells(line: str) -> int:
 
 def test_a_file_name_with_quotes_shows_as_it_is(hostile_report: Path, hostile_store: StandIn) -> None:
     text = (hostile_report / "report.html").read_text("utf-8")
-    hits = (hit for case in cases(text) for answer in case["answers"] for hit in answer["hits"])
-    assert ODD_ID in {hit["label"] for hit in hits}
+    views = [html.unescape(case["view"]) for case in cases(text)]
+    assert any(f'alt="{_named(ODD_ID)}"' in view or f">{_named(ODD_ID)}</span>" in view for view in views)
+    quoted = ODD_ID.replace('"', '""')
+    assert any(f',"{quoted}"' in view for view in views), "as it is in a line of judgements"
     assert ODD_ID not in text
     assert escape_markdown(ODD_ID) in render_markdown(report(hostile_store))
 
@@ -96,7 +105,7 @@ def as_shown(row: dict[str, Any]) -> tuple[str, str]:
 
 def result_cells(page: Path) -> Iterator[dict[str, str]]:
     """The metric, exact value, text and interval of every table cell whose tooltip names a metric and its value."""
-    for shown in Cells(page.read_text("utf-8")).found:
+    for shown in cells_of(page.read_text("utf-8")):
         found = re.search(r"(?:^|; )([^;]+) = ([^,]+), ", shown.get("title", ""))
         if found and shown["small"] and shown["text"]:
             facts = {"metric": found[1], "exact": found[2], "sort": shown["data-sort"]}

@@ -124,10 +124,8 @@ def test_quality_is_drawn_over_speed_only_where_all_were_measured_alike(demo_sto
         assert made is not None
         return made
 
-    assert "images/s" in chart("CPU").alt and {point["encoder"] for point in chart("CPU").points} == {
-        "tiny-clip",
-        "tiny-clip-plain",
-    }
+    assert "images/s" in chart("CPU").alt
+    assert {*re.findall(r"([\w-]+): [\d.]+ at", chart("CPU").alt)} == {"tiny-clip", "tiny-clip-plain"}
     assert "No other encoder is both faster and better than tiny-clip, as measured." in chart("CPU").note
     assert "per image" in chart("GPU").alt, "by size, which needs no device"
 
@@ -234,7 +232,7 @@ def test_slices_are_one_matrix_of_the_worst_and_name_the_largest_tested_differen
     table = block(made, "slices-worst")
     assert table.rows[0][0].text == "counting"
     assert [each.shade for each in table.rows[0][1:2]] == ["2"]
-    [gaps] = [each for each in made.blocks if isinstance(each, Evidence)]
+    gaps, _ = [each for each in made.blocks if isinstance(each, Evidence)]  # the other names what has no slices
     assert [line.partition(" (")[0] for line in gaps.lines] == ["tiny-clip, shapes, text to image: −10.0 with spatial"]
 
 

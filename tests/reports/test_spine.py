@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from capim.reports.destination import write_files
+from capim.reports.elements.page import Picker, Section
 from capim.reports.render import render_markdown
-from capim.reports.write import write_report
+from capim.reports.rows.reading import read_report_data
+from capim.reports.write import SECTIONS, write_report
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from tests.reports.stand_in import StandIn, report, written
+from capim.store.files import replacing
+from tests.reports.large import coco
+from tests.reports.stand_in import StandIn, demo, report, result, written
 
 
 def test_stand_in_store_and_store_opened_anew_give_the_same_bytes(demo_store: StandIn, tmp_path: Path) -> None:
@@ -63,3 +69,52 @@ def test_every_figure_carries_interval_and_protocol_and_skipped_images_their_rea
     assert "shapes-winoground · binding (winoground)" in markdown
     assert "1 image of shapes could not be used" in markdown
     assert "broken0.jpg | not an image: truncated file" in markdown
+
+
+# --- What holds of every row of SECTIONS, those of installed packages among them; a new row is found here by itself.
+@pytest.fixture(scope="module")
+def data():
+    return read_report_data(demo())
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_section_is_made_of_stored_rows_and_the_same_rows_make_the_same_section(name, data) -> None:
+    made = SECTIONS[name](data)
+    assert isinstance(made, Section)
+    assert SECTIONS[name](data) == made
+    if made.blocks:
+        assert made.id
+        assert made.title
+        assert all(block.kind for block in made.blocks)
+
+
+def test_the_folder_of_a_users_own_code_is_not_shown(data) -> None:
+    code = {name: replace(spec, adapter="/home/ada/my_loader.py:load") for name, spec in data.specs.items()}
+    shown = [str(SECTIONS[name](replace(data, specs=code))) for name in ("provenance", "leaderboard")]
+    assert all("my_loader.py:load" in text and "/home/ada" not in text for text in shown)
+
+
+def test_a_multilingual_corpus_shows_what_is_stored_over_all_languages() -> None:
+    store = coco(n_images=8, n_models=2, n_languages=3)
+    over = {"": 0.5, "@without-en": 0.25, "@speakers": 0.75}
+    figures = [(f"t2i/*/*{of}", "R@1", value) for of, value in over.items()]
+    for protocol, metric, value in (*figures, ("t2i/*/*@without-en", "R@1_eta2_language", 0.875)):
+        result(store, "siglip2-so400m", "coco-sm", protocol, metric, value, half=0.01)
+    [picker] = SECTIONS["leaderboard"](read_report_data(store)).blocks
+    assert isinstance(picker, Picker)
+    shown = {label: table.rows[0] for corpus, label, table in picker.views if corpus == "coco-sm"}
+    found = {label: (row[1].text, row[1].note) for label, row in shown.items() if "t2i/*" in label}
+    assert {*found.values()} == {("50.0", "49.0–51.0"), ("25.0", "24.0–26.0"), ("75.0", "74.0–76.0")}
+    assert ("87.5", "86.5–88.5") in {(cell.text, cell.note) for row in shown.values() for cell in row}
+
+
+# --- Reports in folders that several write to; test_object_storage_run writes to a bucket.
+def test_two_that_write_one_report_leave_the_unfinished_files_of_each_other(tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    with replacing(tmp_path / "figures" / "a.svg") as unfinished:
+        unfinished.write_text("of the other")
+        write_files(tmp_path, {"figures/gone.svg": "old"})
+        write_files(tmp_path, {"figures/b.svg": "new"}, replace_folder="figures")
+    assert {file.name: file.read_text() for file in (tmp_path / "figures").iterdir()} == {
+        "a.svg": "of the other", "b.svg": "new",
+    }  # fmt: skip

@@ -19,6 +19,7 @@ from capim.store.types import EncoderSpec
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.command import command, json_rows
 from tests.random_store import embeddings, put_all
+from tests.reports.pages import long_table
 
 NAMES = ("ada", "bob", "cyd", "dot")
 Row = dict[str, Any]
@@ -55,7 +56,7 @@ def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = random_workspace(tmp_path_factory.mktemp("statements") / "workspace", request.param)
     compared, told = json_rows("compare", folder), command("compare", folder)
     page = command("report", folder).page
-    numbers = json.loads(page.with_name("results.json").read_text())
+    numbers = json.loads(page.with_name("results.json").read_text()) | {"comparisons": long_table(page, "comparisons")}
     return {"compared": compared, "told": told.err, "numbers": numbers, "page": page.with_name("report.md").read_text()}
 
 
@@ -74,7 +75,7 @@ def turned(row: Row) -> Row:
 
 
 def states(said: dict[str, Any]) -> dict[tuple[str, ...], str | None]:
-    """What results.json knows of every pair, either way round."""
+    """What the rows of the report know of every pair, either way round."""
     found: dict[tuple[str, ...], str | None] = {}
     for row in said["numbers"]["comparisons"]:
         for each in (row, turned(row)):
@@ -130,7 +131,7 @@ def test_the_answer_says_no_more_of_encoders_than_the_tests_of_their_pairs(said:
 def test_the_tests_behind_the_answer_are_those_of_compare_with_the_interval_of_all_pairs(said: dict[str, Any]) -> None:
     of_pair = {key(row): row for row in said["compared"]}
     of_pair |= {key(row): row for row in map(turned, said["compared"])}
-    for line in said["numbers"]["answer"]:
+    for line in said["numbers"]["evidence"]:
         assert plain(line) in plain(said["page"])
         corpus = line.partition(", ")[0]
         for first, second, rest in re.findall(r"(\w+) minus (\w+): (.+?)(?=; \w+ minus|\. About|\.$)", line):

@@ -41,12 +41,9 @@ def test_markdown_is_the_golden_text() -> None:
 
 def test_figures_are_drawn_for_light_and_for_dark_paper() -> None:
     files = figure_files(FIXED)
-    assert sorted(files) == ["sha1.jpg", "test-shapes-dark.svg", "test-shapes.csv", "test-shapes.svg"]
+    assert sorted(files) == ["sha1.jpg", "test-shapes-dark.svg", "test-shapes.svg"]
     assert "currentColor" not in str(files["test-shapes.svg"]) + str(files["test-shapes-dark.svg"])
     assert files["test-shapes.svg"] != files["test-shapes-dark.svg"]
-    assert files["test-shapes.csv"] == (
-        b"encoder,cost,value,low,high,unit\ntiny-clip,2606.0,82.7,79.9,85.3,percent\ntiny-colpali,900.0,81.6,,,percent\n"
-    ), "one row per value, with encoder, interval and unit; no interval of no width"
 
 
 @pytest.mark.parametrize(

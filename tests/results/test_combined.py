@@ -6,6 +6,7 @@ Comparisons by RSUM and by means over languages test the figures of the results 
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from capim.store.schema import Result
-from capim.tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
+from capim.tasks.metrics.crosslingual import SPEAKERS, eta_squared, language_weights, noise_eta_squared
 from capim.tasks.metrics.table import RSUM, Figure, planned_figures
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
@@ -29,6 +30,7 @@ from capim.tasks.results.combined import (
 from capim.tasks.results.comparison import encoder_key, figure_rows
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import FEW_IMAGES, mean_spread, replicates_of
+from tests.documents import ROOT
 from tests.results.test_rows import SOURCE
 
 RESAMPLING = Resampling(replicates=200, seed=3)
@@ -229,3 +231,10 @@ def test_what_is_planned_does_not_depend_on_what_was_evaluated() -> None:
     assert planned_figures(protocols) == {Figure("t2i/*/*", "R@1")}  # neither one language alone nor its RSUM
     assert planned_figures(protocols[2:3]) == {Figure("t2i/first", "R@1")}
     assert planned_figures(protocols[2:]) == {Figure("t2i/*/*", "R@1")}
+
+
+def test_the_weights_of_languages_are_documented_as_they_are() -> None:
+    written = re.search(r"Weights of `@speakers`.*?: (.+?)\.\n", (ROOT / "docs/protocols.md").read_text(), re.DOTALL)
+    assert written is not None
+    pairs = (pair.split() for pair in written[1].replace("\n", " ").split(", "))
+    assert {language: int(number.replace(",", "")) for language, number in pairs} == SPEAKERS

@@ -293,7 +293,13 @@ def imported_again(path: Path, *tables: pa.Table, corpus: Corpus = CORPUS) -> li
 
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
 def test_exported_outcomes_come_back_to_the_last_bit(tmp_path: Path, suffix: str) -> None:
+    """Also those of ranks alone: their best score is not a number, which JSON has no word for."""
     path = tmp_path / f"outcomes{suffix}"
+    [of_ranks] = outcomes_of_rows(named_rows([{"query": i, "rank": 1 + k} for k, i in enumerate(IMAGES)]), CORPUS)[0]
+    [found] = imported_again(path, of_ranks.to_arrow(**IDENTITY))
+    assert_equal(found, Outcomes.from_arrow(of_ranks.to_arrow(**IDENTITY), found.protocol))
+    if suffix == ".json":
+        json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     originals = of_matrix(SCORES).outcomes
     tables = [outcomes.to_arrow(**IDENTITY) for outcomes in originals]
     for ours, original, table in zip(imported_again(path, *tables), originals, tables, strict=True):
@@ -301,21 +307,15 @@ def test_exported_outcomes_come_back_to_the_last_bit(tmp_path: Path, suffix: str
         assert_equal(ours, Outcomes.from_arrow(in_query_order, original.protocol))
         assert metrics_of(ours) == metrics_of(original)
     for others, message in (
-        ([tables[0], originals[1].to_arrow(**{**IDENTITY, "encoder": "c"})], r"of 2 encoders \(a, c\); export one of"),
-        ([originals[0].to_arrow(**{**IDENTITY, "corpus_fingerprint": "other"})], r"state of corpus 'thirty' \(other\)"),
+        (
+            [tables[0], originals[1].to_arrow(**{**IDENTITY, "encoder": "c"})],
+            r"one encoder on thirty .* got a on thirty .*, c on thirty",
+        ),
+        (
+            [originals[0].to_arrow(**{**IDENTITY, "corpus_fingerprint": "other"})],
+            r"got . on thirty \(other\); export them",
+        ),
         ([tables[0].slice(1)], r"t2i/all: the 59 exported queries are not the 60 of the corpus"),
     ):
         with pytest.raises(RequestError, match=message):
             imported_again(path, *others)
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
-def test_outcomes_without_scores_come_back_too(tmp_path: Path, suffix: str) -> None:
-    """Their best score is not a number, which JSON has no word for."""
-    path = tmp_path / f"outcomes{suffix}"
-    [original] = outcomes_of_rows(named_rows([{"query": i, "rank": 1 + k} for k, i in enumerate(IMAGES)]), CORPUS)[0]
-    rows = original.to_arrow(**IDENTITY)
-    [found] = imported_again(path, rows)
-    if suffix == ".json":
-        json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
-    assert_equal(found, Outcomes.from_arrow(rows, found.protocol))

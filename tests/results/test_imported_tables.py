@@ -16,11 +16,12 @@ from capim.store.errors import RequestError
 from capim.store.forms import FORMS, OUTCOMES
 from capim.store.row_types import columns_of
 from capim.store.schema import Outcome
-from capim.store.types import Corpus
+from capim.store.sets.importing import imported_encoder
+from capim.store.types import OF_OUTCOMES, Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.results.imported.sources import Source, encoder_of_outcomes, outcomes_of_source
+from capim.tasks.results.imported.sources import Source, outcomes_of_source
 from capim.tasks.results.imported.tables import named_rows, outcomes_of_rows
 from tests.results.thirty import N_IMAGES, thirty_images
 
@@ -303,34 +304,16 @@ def test_all_faults_of_a_table_are_named_together() -> None:
     assert len(caught.value.faults) == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("a.csv", "query,rank\na-0,1,2\n", "row 1: expected 2 cells as in the header, got 3"),
-        ("a.csv", "query,rank\n", "it has no rows"),
-        ("a.json", "[1]", "row 1 holds int, expected an object"),
-        ("a.json", "{", "not JSON at line 1, column 2"),
-        ("a.jsonl", "[]", "line 1 holds list, expected an object"),
-        ("a.parquet", "no", "cannot be read as .parquet"),
-        ("a.txt", "no", "suffix '.txt' is unknown"),
-    ],
-)
-def test_a_file_that_is_not_what_its_suffix_says_is_named(tmp_path: Path, name: str, text: str, message: str) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(RequestError, match=message):
-        outcomes_of_source(Source("outcomes", str(tmp_path / name), "theirs"), SMALL)
-
-
 def test_an_encoder_of_outcomes_is_what_the_user_says() -> None:
-    first = encoder_of_outcomes("gpt-4v", revision="2023-11", note="positive first")
+    first = imported_encoder("gpt-4v", OF_OUTCOMES, dim=1, revision="2023-11", note="positive first")
     assert (first.adapter, first.revision, first.options) == ("outcomes", "2023-11", {"note": "positive first"})
-    assert encoder_of_outcomes("gpt-4v", namesakes=[first]) == first  # it need not be repeated
-    second = encoder_of_outcomes("gpt-4v", revision="2024-05", namesakes=[first])
-    assert encoder_of_outcomes("gpt-4v", namesakes=[first, second]) == second
-    assert encoder_of_outcomes("gpt-4v", revision="2023-11", namesakes=[first, second]) == first
+    assert imported_encoder("gpt-4v", OF_OUTCOMES, dim=1, namesakes=[first]) == first  # it need not be repeated
+    second = imported_encoder("gpt-4v", OF_OUTCOMES, dim=1, revision="2024-05", namesakes=[first])
+    assert imported_encoder("gpt-4v", OF_OUTCOMES, dim=1, namesakes=[first, second]) == second
+    assert imported_encoder("gpt-4v", OF_OUTCOMES, dim=1, revision="2023-11", namesakes=[first, second]) == first
     with pytest.raises(RequestError, match="is stored with the note 'positive first', got 'negative first'"):
-        encoder_of_outcomes("gpt-4v", note="negative first", namesakes=[first])
-    assert encoder_of_outcomes("gpt-4v").revision == "unversioned"
+        imported_encoder("gpt-4v", OF_OUTCOMES, dim=1, note="negative first", namesakes=[first])
+    assert imported_encoder("gpt-4v", OF_OUTCOMES, dim=1).revision == "unversioned"
     for name, message in (("a b", "expected 1 to 120 ASCII letters"), ("0011223344556677", "looks like a fingerprint")):
         with pytest.raises(RequestError, match=message):
-            encoder_of_outcomes(name)
+            imported_encoder(name, OF_OUTCOMES, dim=1)

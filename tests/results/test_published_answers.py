@@ -11,7 +11,7 @@ import pytest
 from capim.store.tables import read_row_file
 from capim.store.types import Corpus
 from capim.tasks.corpora.readers.published import table_reader
-from capim.tasks.corpora.readers.quadruples import read_bivlc
+from capim.tasks.corpora.readers.published_files import read_bivlc
 from capim.tasks.metrics import METRICS
 from capim.tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
 from capim.tasks.results.imported.tables import FoundRows, named_rows, outcomes_of_rows

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.metrics import metrics_of
 from capim.tasks.ranking.protocols import build_task, protocols_of
 from capim.tasks.results.imported.tables import named_rows, outcomes_of_rows
-from tests.results.thirty import quadruples
 
 Rows = Sequence[Mapping[str, Any]]
 Figures = dict[tuple[str, str], float]
@@ -38,18 +36,6 @@ def check(rows: Rows, corpus: Corpus, expected: Figures, renamed: Mapping[str, s
         return False
     assert found == pytest.approx(expected, rel=0, abs=1e-12), renamed
     return True
-
-
-def test_winoground_s_tags_as_answers(shared_data: Path) -> None:
-    """Right on the examples without a tag alone: a shuffled file taken by position gave every tag about the same."""
-    tags = json.loads((shared_data / "winoground_tags" / "new_tag_assignments.json").read_text())
-    corpus = quadruples({example: own or ["No Tag"] for example, own in tags.items()})
-    rows = [{"id": int(example), "text": not own, "image": not own, "group": not own} for example, own in tags.items()]
-    expected = figures(rows, corpus)
-    assert check(rows, corpus, expected, {"id": "Example-ID"})
-    check(rows, corpus, expected, {"id": "row_of_the_paper"})
-    text = {protocol: value for (protocol, metric), value in expected.items() if metric.endswith("text")}
-    assert (text.pop("winoground"), text.pop("winoground/No-Tag"), {*text.values()}) == (0.43, 1, {0})
 
 
 FOLDERS = {"sugarcrepe": "sugar_crepe", "sugarcrepe-pp": "sugarcrepe_pp"}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from capim.tasks.analyses.analysis import AnalysisInput
-from capim.tasks.analyses.content import annotated_objects, categories, complexity, content_of, inferred_objects
+from capim.tasks.analyses.content import annotated_objects, categories, complexity, inferred_objects
 from capim.tasks.analyses.misses import error_kinds
 from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF
 from tests.results.thirty import analysed
@@ -88,19 +88,3 @@ def test_inferred_categories_are_precise_and_miss_what_captions_leave_out(coco) 
     assert len(recall) == 12
     assert recall["animal"] > 0.9
     assert recall["kitchen"] < 0.5
-
-
-@pytest.mark.parametrize(
-    ("caption", "expected"),
-    [
-        ("A man eats a hot dog with mustard", {"person", "hot dog"}),
-        ("A dog on a bench near the train station", {"dog", "bench"}),
-        ("Two teddy bears and a polar bear", {"teddy bear", "bear"}),
-        ("an orange cat on a couch", {"cat", "couch"}),
-        ("oranges in a bowl", {"orange", "bowl"}),
-        ("flat screen tv on the wall", {"tv"}),
-        ("scattered catalogue", set()),
-    ],
-)
-def test_objects_are_named_by_their_longest_words(caption: str, expected: set[str]) -> None:
-    assert content_of(caption).objects == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from capim.tasks.statistics.decision import (
 )
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.pairs import HEAVY, Scale, compare_encoders
-from capim.tasks.statistics.ranking import rank_encoders
+from capim.tasks.statistics.ranking import RankSet, rank_encoders, rank_sets
 
 OPPOSITE = {"better": "worse", "worse": "better", "equivalent": "equivalent", "undecided": "undecided"}
 FIGURES = [Figure("t2i/all", "R@1"), Figure("i2t/any", "R@1"), Figure("winoground", "winoground_group")]
@@ -254,3 +255,44 @@ def test_a_figure_is_below_chance_only_where_its_own_test_says_so(figures: list[
     ):
         assert (label == "below") == (q is not None and q < ALPHA and (value or 0) < (chance or 0))
         assert label == "open" or p is None or p < ALPHA
+
+
+# --- Ranks that encoders can hold, and which are tied with the best.
+V29 = [  # the seed's example: Apple beats both, LAION and MetaCLIP cannot be told apart
+    ("Apple", "LAION", 0.038, 0.0003),
+    ("Apple", "MetaCLIP", 0.043, 0.0002),
+    ("LAION", "MetaCLIP", 0.005, 0.31),
+]
+
+
+def held(found: dict[str, RankSet]) -> dict[str, tuple[int, int]]:
+    return {name: (ranks.best, ranks.worst) for name, ranks in found.items()}
+
+
+def test_the_seeds_example_leaves_the_second_place_open() -> None:
+    found = rank_encoders(["MetaCLIP", "Apple", "LAION"], V29)
+    assert held(found) == {"Apple": (1, 1), "LAION": (2, 3), "MetaCLIP": (2, 3)}
+    assert [name for name, ranks in found.items() if ranks.tied_with_best] == ["Apple"]
+
+
+def test_lower_values_rank_better_when_lower_is_better_and_encoders_that_agree_everywhere_are_tied() -> None:
+    pair = [("x", "y", 4.0, 0.001)]  # x has the higher, worse median rank
+    assert held(rank_encoders(["x", "y"], pair, lower_is_better=True)) == {"y": (1, 1), "x": (2, 2)}
+    assert held(rank_encoders(["x", "y"], [("x", "y", 0.0, None)])) == {"x": (1, 2), "y": (1, 2)}
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=7), st.integers(0, 8))
+def test_the_place_by_value_lies_among_the_places_that_tests_leave_open(values: list[int], gap: int) -> None:
+    named = {f"e{i}": v / 20 for i, v in enumerate(values)}
+    pairs = combinations(named.items(), 2)
+    tests = [(a, b, x - y, 0.01 if abs(x - y) > gap / 20 else 0.5) for (a, x), (b, y) in pairs]
+    for name, (best, worst) in held(rank_encoders([*named], tests)).items():
+        assert best <= 1 + sum(other > named[name] for other in named.values()) <= worst
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=5, max_size=5))
+def test_an_encoder_that_any_other_beats_cannot_be_the_best(wins: list[list[bool]]) -> None:
+    better = np.triu(np.array(wins), 1)
+    for encoder, ranks in enumerate(rank_sets(better)):
+        assert 1 <= ranks.best <= ranks.worst <= 5
+        assert ranks.tied_with_best == (not better[:, encoder].any())

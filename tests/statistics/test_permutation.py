@@ -36,16 +36,6 @@ def test_exact_sign_flips_equal_scipys_exact_permutation_test() -> None:
     assert test.p == pytest.approx(peer.pvalue, abs=1e-12)
 
 
-def test_random_flips_agree_with_the_exact_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    values, labels = two_encoders(18, 3)
-    [exact] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], Resampling(seed=1))
-    monkeypatch.setattr(flips, "EXACT_FLIPS", 0)
-    monkeypatch.setattr(flips, "ALL_FLIPS", 0)
-    [drawn] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], Resampling(permutations=40_000, seed=1))
-    assert exact.exact and not drawn.exact
-    assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(0.25 / 40_000))
-
-
 def test_pairs_tested_together_get_the_p_values_of_pairs_tested_alone() -> None:
     rng = np.random.default_rng(5)
     values, clusters = rng.random((4, 300)), Clusters.of(np.repeat(np.arange(100), 3))
@@ -82,13 +72,17 @@ def test_adjusted_p_values_equal_step_down_max_t_written_out() -> None:
     assert all(test.p is not None and test.p_adjusted is not None and test.p <= test.p_adjusted for test in tests)
 
 
-def test_random_flips_adjust_like_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("per_cluster", [1, 3])
+def test_random_flips_test_and_adjust_like_all_of_them(per_cluster: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(8)
-    values = rng.normal(size=(5, 14)) + np.linspace(0, 2, 5)[:, None]
-    pairs, clusters = list(combinations(range(5), 2)), Clusters.of(range(14))
+    values = rng.normal(size=(5, 14 * per_cluster)) + np.linspace(0, 2, 5)[:, None]
+    pairs, clusters = list(combinations(range(5), 2)), Clusters.of(np.repeat(range(14), per_cluster))
     exact = sign_flip_tests(values, clusters, pairs, Resampling())
+    monkeypatch.setattr(flips, "EXACT_FLIPS", 0)
     monkeypatch.setattr(flips, "ALL_FLIPS", 0)
     drawn = sign_flip_tests(values, clusters, pairs, Resampling(permutations=40_000))
+    assert all(test.exact for test in exact) and not any(test.exact for test in drawn)
+    assert [test.p for test in drawn] == pytest.approx([test.p for test in exact], abs=4 * np.sqrt(0.25 / 40_000))
     assert [test.p_adjusted for test in drawn] == pytest.approx([test.p_adjusted for test in exact], abs=0.012)
 
 
@@ -105,17 +99,6 @@ def test_clusters_without_a_difference_leave_the_test_exact() -> None:
     values[1, :4] = 0
     [test] = sign_flip_tests(values, Clusters.of(range(5_000)), [(0, 1)], Resampling(seed=3))
     assert (test.exact, test.flips, test.p) == (True, 2**4, 0.125)
-
-
-def test_wins_and_losses_of_single_queries_get_the_p_value_of_the_sign_test() -> None:
-    """McNemar's exact test."""
-    rng = np.random.default_rng(9)
-    hits = (rng.random((2, 40)) < [[0.5], [0.7]]).astype(float)
-    hits[1, 18:] = hits[0, 18:]
-    [test] = sign_flip_tests(hits, Clusters.of(range(40)), [(0, 1)], Resampling())
-    wins, losses = int((hits[0] > hits[1]).sum()), int((hits[0] < hits[1]).sum())
-    assert test.exact
-    assert test.p == pytest.approx(scipy.stats.binomtest(wins, wins + losses).pvalue, rel=1e-9)
 
 
 def test_sums_that_differ_only_by_rounding_have_no_test() -> None:

@@ -14,14 +14,6 @@ from capim.tasks.statistics.intervals import FEW_HITS, FEW_IMAGES, paired_interv
 from capim.tasks.statistics.slices import FEW_EXPECTED, label_tests, part_means
 
 
-def test_a_part_of_one_image_has_no_interval_but_a_reason() -> None:
-    parts = np.array([[True, True, False], [False, False, True], [False, False, False]])
-    means = part_means([[1.0, 0.0, 1.0]], parts, Clusters.of([0, 0, 1]), Resampling(seed=0, replicates=50))
-    one, empty = means.interval(0, 0), means.interval(0, 2)
-    assert (one.value, one.low, one.high, one.reason) == (0.5, None, None, FEW_IMAGES)
-    assert "no query" in str(empty.reason)
-
-
 def test_the_whole_corpus_as_one_part_gets_the_interval_that_results_get() -> None:
     rng = np.random.default_rng(1)
     values = (rng.random((2, 100)) < 0.6).astype(float)
@@ -31,19 +23,6 @@ def test_the_whole_corpus_as_one_part_gets_the_interval_that_results_get() -> No
     own = means.influences[0, 0] - means.influences[1, 0]
     difference = student_interval(paired.value, own, level=0.95, n_effective=20.0)
     assert [difference.low, difference.high] == pytest.approx([paired.low, paired.high])
-
-
-def test_captions_of_one_image_in_both_parts_make_the_difference_surer() -> None:
-    rng = np.random.default_rng(2)
-    image = rng.random(400)  # how easy an image is: shared by its two captions
-    values = (np.repeat(image, 2) + 0.05 * rng.random(800))[None]
-    first = np.tile([True, False], 400)
-    parts, resampling = np.stack([first, ~first]), Resampling(seed=0, replicates=400)
-    shared, apart = (
-        part_means(values, parts, Clusters.of(np.arange(800) // images), resampling).difference(0, 0, 1)
-        for images in (2, 1)
-    )
-    assert float(shared.high or 0) - float(shared.low or 0) < (float(apart.high or 0) - float(apart.low or 0)) / 5
 
 
 def test_the_interval_of_a_difference_of_parts_covers_it() -> None:

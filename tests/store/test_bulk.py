@@ -12,8 +12,8 @@ import pytest
 from capim.store import RequestError, WorkError, connection
 from capim.store.sets import embedding_files
 from capim.store.sets.embedding_files import open_embedding_file
-from tests.benchmarks.made import by_number
-from tests.benchmarks.store_blocks import dense_blocks, opened
+from capim.store.tables import skipping_bad_rows
+from tests.benchmarks.made import by_number, dense_blocks, opened
 from tests.imported import import_embeddings
 from tests.store.toy import make_corpus
 
@@ -33,7 +33,7 @@ def test_a_parquet_file_in_any_order_is_read_in_parts_and_is_the_same_set_as_an_
     pq.write_table(pa.table({"id": ids, "embedding": column}), tmp_path / "a.parquet", row_group_size=7)
     assert max(map(len, open_embedding_file(tmp_path / "a.parquet").read(4))) == 4
     with monkeypatch.context() as small:
-        small.setattr(embedding_files, "_ROWS", {"single": 4, "multi": 4})
+        small.setattr(embedding_files, "ROWS_AT_ONCE", {"single": 4, "multi": 4})
         (streamed,) = import_embeddings(store, encoder="parquet", corpus="toy", images=tmp_path / "a.parquet")
     (whole,) = import_embeddings(store, encoder="npz", corpus="toy", images=tmp_path / "a.npz")
     assert (streamed.digest, streamed.n_vectors) == (whole.digest, len(values))
@@ -60,8 +60,8 @@ def test_the_files_of_a_large_write_are_as_large_as_compaction_would_make_them(t
     before = store.connection.find(key.table)
     assert before is not None
     assert len(before.get_fragments()) > 2
-    assert store.seal(key, n_items=n).version == before.version
-    assert len(store.missing(key, n)) == 0
+    assert store.seal(key).version == before.version
+    assert len(store.missing(key)) == 0
 
 
 def test_a_large_write_that_fails_leaves_no_row_and_no_file(tmp_path):
@@ -73,5 +73,16 @@ def test_a_large_write_that_fails_leaves_no_row_and_no_file(tmp_path):
 
     with pytest.raises(WorkError, match=r"vectors.npy cannot be read"):
         store.writer(key).put_all(spec, blocks())
-    assert len(store.missing(key, 2000)) == 2000
+    assert len(store.missing(key)) == 2000
     assert not list((tmp_path / "store" / f"{key.table}.lance" / "data").iterdir())
+
+
+@pytest.mark.parametrize("shape", [(24, 8), (24, 3, 8)])
+def test_rows_that_are_left_out_may_fill_a_whole_part(store, tmp_path, monkeypatch, shape):
+    store.write_corpus(make_corpus(20))
+    ids = [*(f"strange{n}" for n in range(4)), *(f"i{position:05d}" for position in range(20))]
+    np.savez(tmp_path / "a.npz", embeddings=np.random.default_rng(0).standard_normal(shape), ids=ids)
+    monkeypatch.setattr(embedding_files, "ROWS_AT_ONCE", {"single": 4, "multi": 4})
+    with skipping_bad_rows(True):
+        (sealed,) = import_embeddings(store, encoder="e", corpus="toy", images=tmp_path / "a.npz")
+    assert sealed.n_rows == 20

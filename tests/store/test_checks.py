@@ -42,7 +42,7 @@ def writing(store):
         try:
             store.put(key, spec, change(make_block(corpus, spec, range(8))))
         finally:
-            assert len(store.missing(key, 20)) == 20, "nothing was written"
+            assert len(store.missing(key)) == 20, "nothing was written"
 
     return attempt
 
@@ -85,18 +85,6 @@ def test_an_item_without_vectors_is_refused(writing):
 
     with pytest.raises(RequestError, match=r"row 0 \(id 'i00000'\): no vector"):
         writing(empty_first, vectors="multi")
-
-
-def test_all_faults_of_a_block_are_listed_together(writing):
-    def several(block):
-        block = with_value(block, (0, 0), np.nan)
-        norms = block.embeddings.norms.copy()
-        norms[1] = 0
-        return replace(block, embeddings=replace(block.embeddings, norms=norms))
-
-    with pytest.raises(RequestError) as caught:
-        writing(several)
-    assert len(caught.value.faults) == 2
 
 
 def test_another_revision_precision_or_prompt_is_another_set(store):

@@ -9,6 +9,7 @@ import logging
 import pytest
 
 from capim.store import EmbeddingStore, RequestError
+from capim.store.rows import delete
 from capim.store.schema import StoredImage
 from capim.store.types import EncoderSpec
 from tests.store.toy import make_corpus, make_spec
@@ -39,6 +40,16 @@ def test_a_name_stands_for_the_corpus_written_last_and_a_fingerprint_for_one_sta
     store.write_corpus(large)
     assert store.corpus("toy").images.num_rows == 4, "written last, though it was there"
     assert len(store.corpora()) == 2
+
+
+def test_a_kept_corpus_has_the_headline_that_another_process_stored(store):
+    corpus, kept = make_corpus(3), store.keeping()
+    kept.connection.kept.look_seconds = 0.0
+    store.write_corpus(corpus)
+    assert kept.corpus(corpus.name).main_metric == corpus.main_metric
+    delete(store.connection, "corpora", "name", [corpus.name])
+    store.write_corpus(dataclasses.replace(corpus, main_metric="MRR"))
+    assert kept.corpus(corpus.name).main_metric == "MRR"
 
 
 def test_a_corpus_keeps_every_location_that_it_was_read_from_the_newest_last(store):

@@ -36,13 +36,6 @@ def start(uri: Path | str, n_items: int, seed: int, pause: float = 0.0) -> subpr
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
-def wait_for(*writers: subprocess.Popen[str]) -> None:
-    """Until each has filled its store."""
-    for writer in writers:
-        _, errors = writer.communicate()
-        assert writer.returncode == 0, errors
-
-
 def kill_racing_writers(uri: Path, n_items: int, rounds: int, seed: int) -> int:
     """Starts two writers per round and kills both at random moments; returns how many died at work."""
     moments = random.Random(seed)
@@ -77,7 +70,9 @@ def test_killed_writers_lose_and_double_nothing(tmp_path):
     n_items, rounds = 2400, 3
     killed = kill_racing_writers(tmp_path / "torn", n_items, rounds, seed=1)
     assert killed == 2 * rounds, "every writer was still at work"
-    wait_for(*(start(tmp_path / folder, n_items, seed=99) for folder in ("torn", "whole")))
+    for writer in [start(tmp_path / folder, n_items, seed=99) for folder in ("torn", "whole")]:
+        _, errors = writer.communicate()
+        assert writer.returncode == 0, errors
     torn, whole = EmbeddingStore.open(tmp_path / "torn"), EmbeddingStore.open(tmp_path / "whole")
     assert same_contents(torn, whole)
     for sealed in torn.sealed_sets():
@@ -154,10 +149,8 @@ def test_two_processes_that_derive_the_same_at_once_and_their_reader_see_no_dama
 
 
 def test_rows_whose_entry_was_not_written_are_not_read_and_are_written_again(store, monkeypatch):
-    rows, entries = (
-        rows_in(Result, rows_of("results", {"derived": "d"})),
-        rows_in(LedgerEntry, rows_of("derived", {"key": "d"})),
-    )
+    rows = rows_in(Result, rows_of("results", {"derived": "d"}))
+    entries = rows_in(LedgerEntry, rows_of("derived", {"key": "d"}))
     moment = "capim.store.embedding_store.EmbeddingStore._write_entries"
     dies(monkeypatch, moment, lambda: store.write_derived("results", rows, entries))
     fresh = EmbeddingStore.open(store.uri)

@@ -20,7 +20,7 @@ def test_what_was_put_comes_back_in_corpus_order_to_the_last_bit(store, storage)
     corpus, spec, key = begin(store, 20, storage=storage)
     for ords in ([19, 3, 7], [0, 1, 2, 4, 5, 6], range(8, 19)):
         store.put(key, spec, make_block(corpus, spec, ords))
-    sealed = store.seal(key, n_items=20)
+    sealed = store.seal(key)
 
     read = store.vectors(encoder="enc", corpus="toy", modality="image")
 
@@ -55,26 +55,17 @@ def test_ragged_sets_come_back_in_windows_to_the_last_bit(store):
     assert store.sealed(key).n_vectors == len(given.values)
 
 
-def test_a_second_put_of_the_same_rows_writes_nothing(store):
-    corpus, spec, key = begin(store, 20)
-    assert store.missing(key, 20).tolist() == list(range(20))
-    assert store.put(key, spec, make_block(corpus, spec, range(12))) == 12
-    assert store.put(key, spec, make_block(corpus, spec, range(9, 15))) == 3
-    assert EmbeddingStore.open(store.uri).missing(key, 20).tolist() == [15, 16, 17, 18, 19]
-    assert EmbeddingStore.open(store.uri).put(key, spec, make_block(corpus, spec, range(15))) == 0
-
-
 def test_two_writers_that_do_not_see_each_other_leave_every_row_once(store, monkeypatch):
     corpus, spec, key = begin(store, 20)
     other = EmbeddingStore.open(store.uri)
     store.put(key, spec, make_block(corpus, spec, range(5)))
-    other.missing(key, 20)
+    other.missing(key)
     writer = other.writer(key)
     monkeypatch.setattr(writer, "_refresh", lambda: None)  # the moment between looking and writing
     store.put(key, spec, make_block(corpus, spec, range(5, 20), batch_id="first"))
     assert other.put(key, spec, make_block(corpus, spec, range(5, 20), batch_id="second")) == 15
 
-    sealed = store.seal(key, n_items=20)
+    sealed = store.seal(key)
 
     batches = store.connection.find(key.table, version=sealed.tag).to_table(columns=["batch_id"])
     assert sorted(set(batches.column("batch_id").to_pylist())) == ["b0", "first"]
@@ -85,7 +76,7 @@ def test_an_incomplete_set_is_not_sealed_and_read_only_when_asked_for(store):
     corpus, spec, key = begin(store, 20)
     store.put(key, spec, make_block(corpus, spec, [0, 2]))
     with pytest.raises(WorkError, match=r"18 of 20 items have no row, first 'i00001'.*capim embed"):
-        store.seal(key, n_items=20)
+        store.seal(key)
     with pytest.raises(RequestError, match=r"not sealed.*Complete them with `capim embed`"):
         store.vectors(encoder="enc", corpus="toy", modality="image")
 
@@ -99,15 +90,6 @@ def test_captions_are_read_by_language(store):
     np.testing.assert_array_equal(german.matrix, make_embeddings(expected, spec).values)
     with pytest.raises(RequestError, match="it has de/human, en/human"):
         store.vectors(encoder="enc", corpus="toy", modality="caption", language="fr")
-
-
-def test_a_sealed_set_is_complete_and_sealing_again_changes_nothing(store):
-    corpus, spec = make_corpus(20), make_spec()
-    key = fill(store, corpus, spec)
-    first = store.sealed(key)
-    assert store.seal(key, n_items=20) == first
-    assert store.missing(key, 20).tolist() == []
-    assert [sealed.key for sealed in store.sealed_sets()] == [key]
 
 
 def test_a_sealed_set_is_on_the_disk_and_not_only_in_memory(store, monkeypatch):

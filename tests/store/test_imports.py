@@ -8,8 +8,7 @@ import pytest
 
 from capim.store import EmbeddingStore, RequestError
 from capim.store.schema import TABLES
-from capim.store.sets.importing import import_sets
-from tests.imported import import_embeddings, import_of, imported
+from tests.imported import import_embeddings, imported
 from tests.random_store import rows_of
 from tests.store.toy import make_block, make_corpus, make_spec
 
@@ -38,30 +37,7 @@ def images_of(store, encoder="theirs", corpus="toy"):
     return store.vectors(encoder=encoder, corpus=corpus, modality="image")
 
 
-def stored_values(store, key):
-    return np.concatenate([rows.vectors.values for rows in store.stored_blocks(key)])
-
-
 # --- stored as given ----------------------------------------------------------------------------------------------
-def test_float32_vectors_come_back_to_the_last_bit(store, save):
-    store.write_corpus(make_corpus(800))
-    file = save("images.npy", 800, dim=512)
-    (done,) = imported(store, encoder="theirs", corpus="toy", images=file)
-    sealed = done.sealed
-    assert sealed is not None
-    assert sealed.storage == "float32"
-    np.testing.assert_array_equal(images_of(store).matrix, np.load(file))
-    assert done.rounding == 0
-
-
-def test_float16_vectors_stay_float16_and_are_read_with_unit_norm(toy, save):
-    file = save("images.npy", 20, dim=512, dtype=np.float16)
-    (sealed,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=file)
-    assert sealed.storage == "float16"
-    np.testing.assert_array_equal(stored_values(toy, sealed.key), np.load(file))
-    assert np.abs(np.linalg.norm(np.load(file).astype(np.float64), axis=1) - 1).max() > 1e-5
-    norms = np.linalg.norm(images_of(toy).matrix.astype(np.float64), axis=1)
-    np.testing.assert_allclose(norms, 1, rtol=0, atol=3e-7)
 
 
 def test_copies_of_a_float16_row_stay_copies_wherever_they_stand(store, tmp_path):
@@ -110,22 +86,12 @@ def test_a_coarser_file_is_widened_without_a_change(toy, save):
     import_embeddings(toy, encoder="alone", corpus="toy", images=coarse)
     images, captions = import_embeddings(toy, encoder="theirs", corpus="toy", images=coarse, captions=fine)
     assert images.storage == captions.storage == "float32"
-    np.testing.assert_array_equal(stored_values(toy, images.key), np.load(coarse).astype(np.float32))
+    [stored] = toy.stored_blocks(images.key)
+    np.testing.assert_array_equal(stored.vectors.values, np.load(coarse).astype(np.float32))
     np.testing.assert_array_equal(images_of(toy).matrix, images_of(toy, "alone").matrix)
 
 
 # --- identity -----------------------------------------------------------------------------------------------------
-def test_images_and_captions_of_two_corpora_by_four_imports_are_one_encoder(toy, save):
-    toy.write_corpus(make_corpus(10, name="second"))
-    sets = []
-    for number, (corpus, n) in enumerate([("toy", 20), ("second", 10)]):
-        sets += import_embeddings(toy, encoder="theirs", corpus=corpus, images=save("i.npy", n, seed=number))
-        sets += import_embeddings(toy, encoder="theirs", corpus=corpus, captions=save("c.npy", 2 * n, seed=number + 5))
-    assert len({sealed.key.encoder_fingerprint for sealed in sets}) == 1
-    assert len(toy.encoders()) == 1
-    assert [(s.key.corpus, s.key.modality) for s in toy.sealed_sets()] == [
-        ("toy", "image"), ("toy", "caption"), ("second", "image"), ("second", "caption")
-    ]  # fmt: skip
 
 
 def test_a_revision_and_a_note_are_part_of_the_encoder_and_are_those_of_the_stored_one_when_left_out(toy, save):
@@ -210,35 +176,20 @@ def test_what_an_interrupted_import_left_is_not_mixed_with_other_contents(toy, s
 
 def test_a_name_or_form_that_belongs_to_another_encoder_is_refused(toy, save):
     import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20))
-    forms = r"\(revision 'unversioned'\) is stored with one vector of 8 components .*wide\.npy has one vector of 16"
+    forms = r"\(revision 'unversioned'\) has one vector of 8 components .*wide\.npy has one vector of 16"
     with pytest.raises(RequestError, match=forms):
         import_embeddings(toy, encoder="theirs", corpus="toy", captions=save("wide.npy", 40, dim=16))
     toy.write_encoder(make_spec(name="encoded"))
-    with pytest.raises(RequestError, match=r"'encoded' is that of a model without imported embeddings \(adapter none"):
+    with pytest.raises(RequestError, match=r"'encoded' is in the store as another kind \(adapter none"):
         import_embeddings(toy, encoder="encoded", corpus="toy", images=save("i.npy", 20))
 
 
-# --- many at once -------------------------------------------------------------------------------------------------
-def test_faults_of_all_imports_come_together_and_not_even_a_corpus_is_stored(store, save):
-    corpora = [make_corpus(20), make_corpus(10, name="second")]
-    imports = [
-        import_of(corpora[0], "a", images=save("good.npy", 20), captions=save("few.npy", 3)),
-        import_of(corpora[1], "a", images=save("many.npy", 11)),
-        import_of(corpora[1], "b", images=save("good10.npy", 10), captions=save("w.npy", 20, dim=9)),
-        import_of(corpora[1], "c"),
-    ]
+def test_faults_of_all_files_come_together_and_not_even_a_corpus_is_stored(store, save):
     with pytest.raises(RequestError) as caught:
-        import_sets(store, imports)
-    assert len(caught.value.faults) == 4
-    assert all(file in str(caught.value) for file in ("few.npy", "many.npy", "w.npy", "'c'"))
+        imported(store, encoder="a", corpus=make_corpus(20), images=save("many.npy", 21), captions=save("few.npy", 3))
+    assert len(caught.value.faults) == 2
+    assert all(file in str(caught.value) for file in ("few.npy", "many.npy"))
+    with pytest.raises(RequestError, match="give a file to import for 'c'"):
+        imported(store, encoder="c", corpus=make_corpus(20))
     assert store.corpora() == store.encoders() == []
     assert store.sealed_sets() == []
-
-
-def test_two_files_of_one_set_are_refused(store, save):
-    one, other = (
-        import_of(make_corpus(20), "a", images=save(name, 20), revision=revision)
-        for name, revision in (("i.npy", None), ("j.npy", "unversioned"))
-    )
-    with pytest.raises(RequestError, match="are both the images of 'toy' by 'a'"):
-        import_sets(store, [one, other])

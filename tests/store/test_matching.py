@@ -49,3 +49,10 @@ def test_a_file_without_ids_has_no_names_looked_up(monkeypatch: pytest.MonkeyPat
     items = Items.of_corpus(make_corpus(6), "image")
     np.testing.assert_array_equal(match({}, 6, items).positions, np.arange(6))
     assert match({"id": items.ids[::-1]}, 6, items).positions.tolist() == [5, 4, 3, 2, 1, 0]
+
+
+def test_two_columns_of_one_usual_name_are_refused() -> None:
+    both = {"image_id": IMAGES.ids, "Image-ID": IMAGES.ids[::-1]}
+    with pytest.raises(RequestError, match="columns `image_id` and `Image-ID` have one meaning"):
+        match(both, 6, IMAGES)
+    assert match(both, 6, IMAGES, by_position=True).by == "position"

@@ -13,7 +13,6 @@ from capim.store.connection import Connection
 from capim.store.upkeep.inventory import info
 from capim.store.upkeep.removal import compact_store, drop
 from tests.deployments.object_storage import serve
-from tests.store.test_crashes import start, wait_for
 from tests.store.toy import fill, make_corpus, make_embeddings, make_spec, states
 
 
@@ -54,7 +53,7 @@ def test_everything_works_in_a_bucket(bucket, tmp_path):
     given = make_embeddings(range(20), spec).values
     np.testing.assert_array_equal(again.vectors(encoder="enc", corpus="toy", modality="image").matrix, given)
     assert sum(map(len, again.multivectors(encoder="late", corpus="toy", modality="image"))) == 20
-    assert again.missing(key, 20).tolist() == []
+    assert again.missing(key).tolist() == []
     assert states(again) == {"sound"}
     assert again.sql("SELECT count(*) AS n FROM embeddings").to_pylist() == [{"n": 40}]
     assert len(info(again).sets) == 2
@@ -67,15 +66,6 @@ def test_everything_works_in_a_bucket(bucket, tmp_path):
     assert here.digest == there.digest, "the same set, wherever it is"
     drop(again, encoder="late", dry_run=False)
     assert again.sealed(late) is None
-
-
-@pytest.mark.slow
-def test_two_processes_fill_one_set_in_a_bucket(bucket):
-    uri = f"{bucket}/shared"
-    wait_for(*(start(uri, 32, seed) for seed in (1, 2)))
-    store = EmbeddingStore.open(uri)
-    assert [sealed.n_rows for sealed in store.sealed_sets()] == [32, 32]
-    assert "damaged" not in states(store)
 
 
 def test_a_bucket_that_does_not_exist_is_not_a_damaged_table(bucket):

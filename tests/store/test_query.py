@@ -130,13 +130,6 @@ def test_columns_of_one_name_are_numbered_and_none_is_lost(filled):
     assert found.to_pylist() == [{"n": 1, "n_3": 2, "n_2": 3, "n_4": 4}]
 
 
-def test_an_unknown_table_lists_the_known_ones(filled):
-    with pytest.raises(RequestError, match=r"table 'nope' is unknown; known: ambiguous_misses, batches"):
-        filled.sql("SELECT * FROM nope")
-    with pytest.raises(RequestError, match="nope"):
-        filled.sql("SELECT nope FROM results")
-
-
 def test_a_question_leaves_nothing_on_stderr(filled):
     code = (
         f"from capim import store; print(store.EmbeddingStore.open({filled.uri!r}).sql('SELECT 1 AS one').to_pylist())"

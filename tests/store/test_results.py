@@ -58,7 +58,7 @@ def test_items_vectors_and_multivectors_are_read_in_corpus_order_whatever_their_
         key = make_key(corpus, spec)
         for part in np.array_split(np.random.default_rng(0).permutation(n), 3):
             store.put(key, spec, make_block(corpus, spec, part))
-        store.seal(key, n_items=n)
+        store.seal(key)
     read = store.vectors(encoder="single", corpus="toy", modality="image")
     assert read.ids == corpus.images["id"].to_pylist()
     assert read.ords.tolist() == list(range(n))
@@ -82,12 +82,6 @@ def test_without_replace_known_rows_stay_as_they_are(store):
     assert store.rows("runs").column("state").to_pylist() == ["running"]
     assert store.write_rows("runs", run("r1", "completed"), replace="run") == 1
     assert store.rows("runs").column("state").to_pylist() == ["completed"]
-
-
-def test_a_table_never_written_is_empty_with_its_columns(store):
-    assert store.rows("results").schema.equals(TABLES["results"].columns)
-    assert store.rows("results", corpus="toy").num_rows == 0
-    assert store.rows("results").num_rows == 0
 
 
 @pytest.mark.parametrize(

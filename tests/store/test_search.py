@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from capim.store import RequestError
 from capim.store.sets.search import search
 from tests.store.toy import begin, fill, make_block, make_corpus, make_embeddings, make_spec
 
@@ -54,14 +53,7 @@ def test_equal_scores_come_in_corpus_order_and_k_may_exceed_the_corpus(store):
     block = make_block(corpus, spec, range(5))
     block.embeddings.values[:] = np.eye(16, dtype=np.float32)[0]
     store.put(key, spec, block)
-    store.seal(key, n_items=5)
+    store.seal(key)
     query = np.eye(16, dtype=np.float32)[:1]
     ords, scores = search(store, query, encoder="enc", corpus="toy", modality="image", k=9)
     assert (ords.tolist(), scores.tolist()) == ([0, 1, 2, 3, 4], [1.0] * 5)
-
-
-def test_no_items_at_all_are_refused(store):
-    spec = make_spec()
-    fill(store, make_corpus(10), spec)
-    with pytest.raises(RequestError, match="k must be at least 1"):
-        search(store, make_embeddings([1], spec).values, encoder="enc", corpus="toy", modality="image", k=0)

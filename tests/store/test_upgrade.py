@@ -12,10 +12,11 @@ import pytest
 from capim.store import EmbeddingStore
 from capim.store.connection import Connection
 from capim.store.errors import RequestError
-from capim.store.schema import FORMAT, TABLES, texts
+from capim.store.schema import FORMAT, TABLES, Run, texts
 from capim.store.upkeep.inventory import upgrade_store
+from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.command import command
-from tests.random_store import rows_of
+from tests.random_store import SPECS, random_store, rows_of
 from tests.store import golden
 from tests.store.test_crashes import dies
 
@@ -42,9 +43,7 @@ def test_an_upgraded_store_has_its_vectors_outcomes_and_figures(workspace: Path)
     kept = {name: table(workspace, name) for name in names}
     written = json.loads((workspace / golden.FIGURES).read_text())
     refused = command("results", workspace, code=2).err
-    assert (
-        f"this release of capim reads format {FORMAT}: run `capim store upgrade` (nothing is encoded again)" in refused
-    )
+    assert f"reads format {FORMAT}: run `capim store upgrade` (nothing is encoded again)" in refused
     assert "uses: merged into other tables" in command("store upgrade", workspace).out
     assert golden.figures(workspace) == written
     for name, rows in kept.items():
@@ -88,16 +87,17 @@ def test_of_a_ranking_by_two_statistics_the_macro_mean_is_left(workspace: Path) 
     assert table(workspace, "rankings").to_pylist() == [row]
 
 
-def test_a_column_that_this_format_does_not_have_is_removed_and_the_rows_stay(workspace: Path) -> None:
-    before = table(workspace, "sets")
-    connection = Connection(str(workspace / "store"))
-    stored = connection.find("sets")
-    assert stored is not None
-    stored.add_columns(pa.schema([pa.field("cost", pa.float64())]))
-    assert "sets: columns changed (cost; 6 rows)" in command("store upgrade", workspace).out
-    assert table(workspace, "sets").select(before.column_names).equals(before)
-    assert "cost" not in table(workspace, "sets").column_names
-    assert "0 damaged or lost" in command("store verify", workspace).err
+def test_a_store_between_releases_gets_the_machine_of_its_runs(tmp_path: Path) -> None:
+    store = random_store(tmp_path / "store", read_shapes(n_scenes=3), SPECS[:1])
+    runs, marked = (store.connection.find(name) for name in ("runs", "encoders"))
+    assert runs is None and marked is not None
+    earlier = [each for each in TABLES["runs"].columns if each.name != "machine"]
+    store.connection.create("runs", pa.schema(earlier))
+    marked.update_schema_metadata({"capim.format": "9"})
+    with pytest.raises(RequestError, match="capim store upgrade"):
+        EmbeddingStore.open(tmp_path / "store")
+    assert list(upgrade_store(str(tmp_path / "store"))) == ["runs: columns changed (machine; 0 rows)"]
+    assert EmbeddingStore.open(tmp_path / "store").all(Run) == []
 
 
 @pytest.mark.parametrize(("written", "words"), [(6, "has format 6"), (FORMAT + 1, f"has format {FORMAT + 1}")])

@@ -86,7 +86,7 @@ def fill(
     key, n = make_key(corpus, spec, modality), corpus.items(modality).num_rows
     for start in range(0, n, step):
         store.put(key, spec, make_block(corpus, spec, range(start, min(n, start + step)), modality))
-    store.seal(key, n_items=n)
+    store.seal(key)
     return key
 
 

@@ -28,7 +28,7 @@ def fill(uri: str, n_items: int, seed: int, pause: float = 0.0) -> None:
     orders = []
     for spec in SPECS:
         store.write_encoder(spec)
-        orders.append(generator.permutation(store.missing(make_key(corpus, spec), n_items)))
+        orders.append(generator.permutation(store.missing(make_key(corpus, spec))))
     print("writing", flush=True)
     for start in range(0, max(map(len, orders)), BLOCK):
         for spec, order in zip(SPECS, orders, strict=True):
@@ -36,7 +36,7 @@ def fill(uri: str, n_items: int, seed: int, pause: float = 0.0) -> None:
                 store.put(make_key(corpus, spec), spec, make_block(corpus, spec, chosen, batch_id=f"{seed}-{start}"))
         time.sleep(pause)
     for spec in SPECS:
-        store.seal(make_key(corpus, spec), n_items=n_items)
+        store.seal(make_key(corpus, spec))
 
 
 if __name__ == "__main__":

@@ -39,6 +39,12 @@ def store(ground: Ground, tmp_path: Path) -> EmbeddingStore:
 
 
 @pytest.fixture
+def empty(tmp_path: Path) -> EmbeddingStore:
+    """A store without any rows."""
+    return EmbeddingStore.open(tmp_path / "empty", create=True)
+
+
+@pytest.fixture
 def evaluations(ground: Ground) -> tuple[EvaluationRef, ...]:
     """The evaluations of ``store``."""
     return ground[1]

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.rows import delete
-from capim.store.schema import LedgerEntry, Slice, Subject
+from capim.store.schema import Comparison, LedgerEntry, Slice, Subject
+from capim.store.types import EncoderSpec
 from capim.tasks import compare
-from capim.tasks.derive import Compute, Derivation, Derived, Work, derive, one_by_one, page_key, stored_rows
+from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.derive import Compute, Derivation, Derived, Work, derive, one_by_one, page_key
 from capim.tasks.metrics.table import METRICS
-from capim.tasks.references import EvaluationRef
+from capim.tasks.references import EvaluationRef, RunSettings, rows_of
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.why import reasons
-from tests.random_store import row_of
+from tests.random_store import random_store, row_of
+from tests.tasks.conftest import evaluated
 
 
 def compared(
     store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], run: str, margin: float = 1.0
 ) -> tuple[Derived, Derived]:
-    how = {"store_uri": store.uri, "resampling": Resampling(replicates=50, margin=margin), "run": run}
-    each = compare.compare_corpus.fn(evaluations, protocols=["t2i/all", "i2t/any"], **how)  # type: ignore[arg-type]
-    return each, compare.compare_combined.fn(evaluations, **how)  # type: ignore[arg-type]
+    how = RunSettings(store_uri=store.uri, resampling=Resampling(replicates=50, margin=margin), run=run)
+    each = compare.compare_corpus.fn(evaluations, how, protocols=["t2i/all", "i2t/any"])
+    return each, compare.compare_combined.fn(evaluations, how)
 
 
 def made(store: EmbeddingStore, run: str) -> int:
@@ -83,11 +88,6 @@ def work(wanted: Sequence[Derivation], compute: Compute) -> Work:
     return Work(table="slices", wanted=wanted, compute=compute)
 
 
-@pytest.fixture
-def empty(tmp_path: Path) -> EmbeddingStore:
-    return EmbeddingStore.open(tmp_path / "empty", create=True)
-
-
 def test_what_the_store_has_whole_is_not_made_again(empty: EmbeddingStore) -> None:
     asked: list[str] = []
     steps: list[float] = []
@@ -112,15 +112,15 @@ def test_what_the_store_has_whole_is_not_made_again(empty: EmbeddingStore) -> No
         a.key: ("1", 2), b.key: ("1", 2), c.key: ("2", 2)
     }  # fmt: skip
     assert all(0 < entry.seconds < 60 for entry in entries)
-    assert stored_rows(empty, "slices", [a.key, derivation("d").key]) == {a.key: 2}
-    assert stored_rows(empty, "slices", []) == {}
+    assert empty.stored_rows([a.key, derivation("d").key]) == {a.key: 2}
+    assert empty.stored_rows([]) == {}
 
 
 def test_what_the_store_has_in_part_is_made_again(empty: EmbeddingStore) -> None:
     a, b = map(derivation, "ab")
     derive(empty, work([a, b], one_by_one(slices_of)), run="1")
     delete(empty.connection, "slices", "slice", [a.row_key("second")])
-    assert stored_rows(empty, "slices", [a.key, b.key]) == {b.key: 2}
+    assert empty.stored_rows([a.key, b.key]) == {b.key: 2}
 
 
 def test_neighbours_of_one_group_are_one_commit_and_what_gives_nothing_is_left_out(empty: EmbeddingStore) -> None:
@@ -133,7 +133,7 @@ def test_neighbours_of_one_group_are_one_commit_and_what_gives_nothing_is_left_o
         return [{}, {1: slices_of(todo[1])}]
 
     derive(empty, work(todo[:2], one_of_two), run="1", advance=steps.append)
-    assert (stored_rows(empty, "slices", [each.key for each in todo]), steps) == ({todo[1].key: 2}, [0, 1])
+    assert (empty.stored_rows([each.key for each in todo]), steps) == ({todo[1].key: 2}, [0, 1])
 
 
 def test_settings_are_usual_if_none_differs_from_that_of_a_run_without_options() -> None:
@@ -153,3 +153,47 @@ def test_the_key_of_a_page_changes_with_what_it_shows(empty: EmbeddingStore) -> 
     keys = [none, key([]), key([a.key]), key([a.key, b.key]), key([a.key], corpora=["x"])]
     assert len({*keys}) == len(keys)
     assert key([b.key, a.key]) == key([a.key, b.key])
+
+
+# --- Comparisons grow: one more encoder gives the same rows as all encoders at once.
+FOUR = [
+    EncoderSpec(name=f"e{dim}", adapter="hf_dual", checkpoint=f"me/e{dim}", revision="a1", dim=dim)
+    for dim in (8, 9, 10, 11)
+]
+PROTOCOLS = ("t2i/all", "i2t/any")
+DIFFERS = {"created", "run"}  # between stores that are otherwise equal
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[EvaluationRef, ...]]:
+    """A store of four encoders that are not compared yet, on more images than have their flips enumerated."""
+    corpus, path = read_shapes(n_scenes=24), tmp_path_factory.mktemp("growth") / "store"
+    return path, evaluated(random_store(path, corpus, FOUR), corpus, FOUR)
+
+
+def rows_compared(store: EmbeddingStore, evaluations: Sequence[EvaluationRef], run: str) -> list[dict[str, Any]]:
+    """The rows of a comparison of these encoders, without what differs between stores."""
+    how = RunSettings(store_uri=store.uri, resampling=Resampling(replicates=60, permutations=500), run=run)
+    reference = compare.compare_corpus.fn(tuple(evaluations), how, protocols=PROTOCOLS)
+    rows = sorted(rows_of(store, Comparison, [reference]), key=lambda row: row.comparison)
+    return [{name: value for name, value in vars(row).items() if name not in DIFFERS} for row in rows]
+
+
+def copied(whole: tuple[Path, tuple[EvaluationRef, ...]], path: Path) -> EmbeddingStore:
+    return EmbeddingStore.open(shutil.copytree(whole[0], path))
+
+
+def test_a_store_grown_encoder_by_encoder_equals_one_made_at_once_to_the_last_bit(
+    whole: tuple[Path, tuple[EvaluationRef, ...]], tmp_path: Path
+) -> None:
+    every = whole[1]
+    at_once = rows_compared(copied(whole, tmp_path / "at once"), every, "r")
+    assert {row["metric"] for row in at_once} > {"R@1", "MRR", "median_rank"}
+    assert any(not row["p_exact"] for row in at_once if row["metric"] == "MRR")
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+        grown = copied(whole, tmp_path / str(order))
+        for n in range(2, 5):
+            rows = rows_compared(grown, [every[at] for at in sorted(order[:n])], f"r{n}")
+        assert [{name: str(value) for name, value in row.items()} for row in rows] == [
+            {name: str(value) for name, value in row.items()} for row in at_once
+        ]

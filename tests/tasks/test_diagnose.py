@@ -16,9 +16,9 @@ from capim.store.schema import SHARE_OF_MISSES, LedgerEntry, Slice
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.analyses.analysis import SingleVectors
 from capim.tasks.analyses.table import ANALYSES
-from capim.tasks.analyses.vectors import chosen, item_reader, read_truncated, vector_reader
+from capim.tasks.analyses.vectors import StoredVectors, chosen
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.references import EvaluationRef
+from capim.tasks.references import EvaluationRef, RunSettings
 from capim.tasks.report import diagnose_corpus
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, embeddings, put_all, random_store
@@ -31,8 +31,8 @@ def corpus() -> Corpus:
 
 
 def diagnose(store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], run: str) -> int:
-    how = {"store_uri": store.uri, "resampling": Resampling(replicates=100), "run": run}
-    return diagnose_corpus.fn(evaluations, **how).n_rows  # type: ignore[arg-type]
+    how = RunSettings(store_uri=store.uri, resampling=Resampling(replicates=100), run=run)
+    return diagnose_corpus.fn(evaluations, how).n_rows
 
 
 def test_slices_of_a_store_grown_encoder_by_encoder_are_those_of_one_made_at_once(
@@ -60,13 +60,13 @@ def test_only_what_another_version_or_other_settings_change_is_made_again(
 ) -> None:
     def made(run: str, seed: int = 0) -> set[str]:
         resampling = Resampling(replicates=100, seed=seed)
-        diagnose_corpus.fn(evaluations, store_uri=store.uri, resampling=resampling, run=run)
+        diagnose_corpus.fn(evaluations, RunSettings(store_uri=store.uri, resampling=resampling, run=run))
         rows = store.all(LedgerEntry, run=run, kind="analysis")
         return {row.subject.analysis or "" for row in rows}
 
     every = made("first")
-    monkeypatch.setitem(ANALYSES, "hubs", replace(ANALYSES["hubs"], version="another"))
-    assert made("newer code") == {"hubs"}
+    monkeypatch.setitem(ANALYSES, "errors", replace(ANALYSES["errors"], version="another"))
+    assert made("newer code") == {"errors"}
     assert made("other settings", seed=1) == every
     delete(store.connection, "slices", "analysis", ["threshold"])
     assert made("removed", seed=1) == {"thresholds"}
@@ -106,12 +106,12 @@ def test_both_headline_protocols_are_explained_and_nothing_else(
 
 def test_vectors_come_back_as_they_were_put_multi_vectors_up_to_float16(store: EmbeddingStore, corpus: Corpus) -> None:
     fingerprints = {spec.name: spec.fingerprint for spec in SPECS}
-    read = vector_reader(store, fingerprints, corpus.fingerprint)
+    read = StoredVectors(store, fingerprints, corpus).single
     one = read("one")
     assert isinstance(one, SingleVectors)
     assert read("many") is None
     assert np.array_equal(one.images, embeddings(SPECS[0], N_SCENES, seed=N_SCENES).values)
-    many = item_reader(store, fingerprints, corpus.fingerprint)("many", "image", np.arange(N_SCENES, dtype=np.int32))
+    many = StoredVectors(store, fingerprints, corpus).items("many", "image", np.arange(N_SCENES, dtype=np.int32))
     assert many is not None
     assert many.values == pytest.approx(embeddings(SPECS[1], N_SCENES, seed=N_SCENES).values, abs=1e-3)
     assert many.ords.tolist() == list(range(N_SCENES))
@@ -119,12 +119,12 @@ def test_vectors_come_back_as_they_were_put_multi_vectors_up_to_float16(store: E
 
 def test_truncated_captions_are_read_by_encoder(store: EmbeddingStore, corpus: Corpus) -> None:
     fingerprints = {spec.name: spec.fingerprint for spec in SPECS}
-    assert read_truncated(store, fingerprints, corpus) == {}
+    assert StoredVectors(store, fingerprints, corpus).truncated == {}
     spec = EncoderSpec(name="short", adapter="hf_dual", checkpoint="me/short", revision="a1", dim=8)
     store.write_encoder(spec)
     cut = np.arange(len(corpus.captions)) % 3 == 1
     put_all(store, spec, corpus, "caption", replace(embeddings(spec, len(cut), seed=1), truncated=cut))
-    read = read_truncated(store, {**fingerprints, "short": spec.fingerprint}, corpus)
+    read = StoredVectors(store, {**fingerprints, "short": spec.fingerprint}, corpus).truncated
     assert list(read) == ["short"]
     assert np.array_equal(read["short"], cut)
 

@@ -48,10 +48,9 @@ def corpus() -> Corpus:
 
 
 @pytest.fixture
-def store(tmp_path: Path, corpus: Corpus) -> EmbeddingStore:
-    store = EmbeddingStore.open(str(tmp_path / "store"), create=True)
-    store.write_corpus(corpus)
-    return store
+def store(empty: EmbeddingStore, corpus: Corpus) -> EmbeddingStore:
+    empty.write_corpus(corpus)
+    return empty
 
 
 @pytest.fixture
@@ -107,7 +106,7 @@ def test_what_was_stored_before_a_kill_is_never_asked_for_again(stub, store, cor
     process.wait()
     before = asked(stub)
     key = SetKey.of(spec, corpus.name, corpus.fingerprint, "caption")
-    missing = store.missing(key, len(corpus.captions))
+    missing = store.missing(key)
     wanted = set(corpus.captions["text"].take(missing).to_pylist())
     assert 0 < len(wanted) < n_all
     stub.bodies.clear()

@@ -29,7 +29,7 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.corpora.check import check_corpus
 from capim.tasks.protocols import MAIN, MEANS, Protocol
 from capim.tasks.ranking.protocols import protocols_of
-from capim.tasks.references import EvaluationRef, SetsRef
+from capim.tasks.references import EvaluationRef, RunSettings, SetsRef
 from capim.tasks.report import diagnose_corpus
 from capim.tasks.statistics.draws import Resampling
 from tests.command import json_rows
@@ -76,9 +76,9 @@ def analysed(folder: Path, *parts: str) -> EmbeddingStore:
     evaluations = evaluated(store, corpus_of(*parts))
     main = [protocol for protocol in MAIN if protocol in evaluations[0].evaluations]
     if main:
-        compare_corpus.fn(evaluations, protocols=main, store_uri=store.uri, **HOW)
-    compare_combined.fn(evaluations, store_uri=store.uri, **HOW)
-    diagnose_corpus.fn(evaluations, store_uri=store.uri, analyses=("errors", "ambiguous"), **HOW)
+        compare_corpus.fn(evaluations, RunSettings(store_uri=store.uri, **HOW), protocols=main)
+    compare_combined.fn(evaluations, RunSettings(store_uri=store.uri, **HOW))
+    diagnose_corpus.fn(evaluations, RunSettings(store_uri=store.uri, analyses=("errors", "ambiguous"), **HOW))
     return store
 
 
@@ -123,7 +123,8 @@ def test_failures_and_slices_have_every_language_once_and_say_which(data) -> Non
     german = data.row("shop", "i2t/de/human", "R@1", "X")
     assert failures_address(data, german) == "#cases?corpus=shop&direction=image+to+text&missed=X&language=de"
     english = tuple(row for row in data.slices if row.protocol in ("t2i/all", "i2t/any"))
-    [lacking] = [each.text for each in blocks_of(replace(data, slices=english), "slices") if each.kind == "text"]
+    blocks = blocks_of(replace(data, slices=english), "slices")
+    [[lacking]] = [each.lines for each in blocks if each.kind == "evidence"]
     assert lacking.startswith("shop: no slices of i2t/de/human and t2i/de/human (capim analyse --corpora shop --protoc")
 
 
@@ -157,7 +158,7 @@ def test_a_suite_ranks_by_the_planned_value_also_where_a_language_has_more_trans
     found: list[EvaluationRef] = []
     for name, parts in (("a", ["de", "en", "en/bing"]), ("b", ["en"]), ("c", ["en"])):
         found += evaluated(store, corpus_of(*parts, name=name), ["*/*/*"] if name == "a" else ["t2i/all"])
-    rank_suite.fn(tuple(found), store_uri=store.uri, **HOW)
+    rank_suite.fn(tuple(found), RunSettings(store_uri=store.uri, **HOW))
     [row, *_] = store.all(Ranking, encoder="Y")
     assert json.loads(row.corpora)[0]["headline"] == "R@1 under t2i/*/* and i2t/*/*"
     values = [store.rows("results", encoder="Y", protocol=id_, metric="R@1")["value"][0].as_py() for id_ in MEANS]

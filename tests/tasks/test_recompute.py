@@ -17,7 +17,7 @@ from capim.store.upkeep.integrity import StoreCheck, verify
 from capim.tasks.compare import compare_corpus, rank_suite
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.recompute import recompute
-from capim.tasks.references import EvaluationRef
+from capim.tasks.references import EvaluationRef, RunSettings
 from capim.tasks.report import diagnose_corpus
 from capim.tasks.statistics.draws import Resampling
 from tests.command import command
@@ -35,11 +35,11 @@ def derived(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store = random_store(workspace / "store", corpus, specs, signal=8.0)
         how: Any = {"resampling": Resampling(replicates=100), "run": "r"}
         evaluations += (of_corpus := scored(store, corpus, specs, protocols=["t2i/all"], **how))
-        how["store_uri"] = store.uri
-        compare_corpus.fn(of_corpus, protocols=["t2i/all"], **how)
+        settings = RunSettings(store_uri=store.uri, analyses=["complexity", "errors", "temperatures"], **how)
+        compare_corpus.fn(of_corpus, settings, protocols=["t2i/all"])
         if corpus.name == "shapes-9":
-            diagnose_corpus.fn(of_corpus, analyses=["complexity", "hubs", "temperatures"], **how)
-    rank_suite.fn(tuple(evaluations), **how)
+            diagnose_corpus.fn(of_corpus, settings)
+    rank_suite.fn(tuple(evaluations), settings)
     return workspace
 
 

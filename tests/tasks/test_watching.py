@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from capim.store import EmbeddingStore
 from capim.store.schema import Watched, texts
 from capim.tasks.watch import HISTORY, FigureId, Pinned, check_baseline, pinned_baselines
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 ENGLISH, GERMAN = ("m", "c", "t2i/en/human"), ("m", "c", "t2i/de/human")
-
-
-@pytest.fixture
-def store(tmp_path) -> EmbeddingStore:
-    return EmbeddingStore.open(tmp_path, create=True)
 
 
 def watch(store: EmbeddingStore, week: int, ids: list[FigureId], baseline: str | None = None) -> dict[FigureId, str]:
@@ -37,35 +30,35 @@ def watch(store: EmbeddingStore, week: int, ids: list[FigureId], baseline: str |
     return {each: row.baseline for each, row in zip(ids, rows, strict=True)}
 
 
-def test_the_first_watch_of_a_figure_stays_its_baseline(store: EmbeddingStore) -> None:
-    assert watch(store, 0, [ENGLISH]) == {ENGLISH: "week-0"}
-    assert watch(store, 1, [ENGLISH, GERMAN]) == {ENGLISH: "week-0", GERMAN: "week-1"}
-    assert watch(store, 2, [ENGLISH, GERMAN]) == {ENGLISH: "week-0", GERMAN: "week-1"}
+def test_the_first_watch_of_a_figure_stays_its_baseline(empty: EmbeddingStore) -> None:
+    assert watch(empty, 0, [ENGLISH]) == {ENGLISH: "week-0"}
+    assert watch(empty, 1, [ENGLISH, GERMAN]) == {ENGLISH: "week-0", GERMAN: "week-1"}
+    assert watch(empty, 2, [ENGLISH, GERMAN]) == {ENGLISH: "week-0", GERMAN: "week-1"}
 
 
-def test_the_command_that_a_watch_names_shows_every_watch(store: EmbeddingStore) -> None:
+def test_the_command_that_a_watch_names_shows_every_watch(empty: EmbeddingStore) -> None:
     for week in range(3):
-        watch(store, week, [ENGLISH])
+        watch(empty, week, [ENGLISH])
     statement = HISTORY.split('"')[1]
-    assert sorted(texts(store.sql(statement)["run"])) == ["week-0", "week-1", "week-2"]
+    assert sorted(texts(empty.sql(statement)["run"])) == ["week-0", "week-1", "week-2"]
 
 
-def test_a_named_run_is_pinned_for_the_figures_that_it_has_and_for_later_watches(store: EmbeddingStore) -> None:
+def test_a_named_run_is_pinned_for_the_figures_that_it_has_and_for_later_watches(empty: EmbeddingStore) -> None:
     for week, ids in enumerate(([ENGLISH], [ENGLISH], [ENGLISH, GERMAN])):
-        watch(store, week, ids)
-    assert watch(store, 3, [ENGLISH, GERMAN], baseline="week-1") == {ENGLISH: "week-1", GERMAN: "week-2"}
-    assert watch(store, 4, [ENGLISH, GERMAN]) == {ENGLISH: "week-1", GERMAN: "week-2"}
-    pins, last = pinned_baselines(store, [ENGLISH], run="now", baseline=None)
+        watch(empty, week, ids)
+    assert watch(empty, 3, [ENGLISH, GERMAN], baseline="week-1") == {ENGLISH: "week-1", GERMAN: "week-2"}
+    assert watch(empty, 4, [ENGLISH, GERMAN]) == {ENGLISH: "week-1", GERMAN: "week-2"}
+    pins, last = pinned_baselines(empty, [ENGLISH], run="now", baseline=None)
     assert pins[ENGLISH].evaluation == "t2i/en/human week-1"
     assert last == START + timedelta(weeks=4)
 
 
-def test_a_run_that_cannot_be_pinned_is_refused_with_those_that_can(store: EmbeddingStore) -> None:
-    watch(store, 0, [ENGLISH])
-    assert check_baseline.fn("week-0", store_uri=store.uri, encoders=["m", "other"]) == []
+def test_a_run_that_cannot_be_pinned_is_refused_with_those_that_can(empty: EmbeddingStore) -> None:
+    watch(empty, 0, [ENGLISH])
+    assert check_baseline.fn("week-0", store_uri=empty.uri, encoders=["m", "other"]) == []
     for uri, run, encoder, message in (
-        (store.uri, "week-9", "m", "did you mean 'week-0'? runs with such results: week-0"),
-        (store.uri, "week-0", "other", "no results of other, only of m; leave --baseline out"),
+        (empty.uri, "week-9", "m", "did you mean 'week-0'? runs with such results: week-0"),
+        (empty.uri, "week-0", "other", "no results of other, only of m; leave --baseline out"),
         ("nowhere", "week-0", "m", "no store at nowhere yet; leave --baseline out"),
     ):
         [fault] = check_baseline.fn(run, store_uri=uri, encoders=[encoder])

@@ -1,8 +1,10 @@
-"""The image files that a corpus names, found under COCO's other names and under names that are not exactly theirs.
+"""The image files that a corpus names, found under names that are not exactly theirs.
 
 A name is compared without regard to case and to the form of accented letters. It may have another image suffix or none,
 it may lack the folders above the file, or have folders that are not there, such as those of another machine; a number
-may lack its leading zeros. A name that fits several files is never guessed.
+may lack its leading zeros, or have the prefix of COCO's release of 2014 (``COCO_val2014_000000000285.jpg`` is
+``000000000285.jpg`` of 2017); it may be an address with the file's name in it. A name that fits several files is never
+guessed.
 """
 
 from __future__ import annotations
@@ -13,19 +15,20 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from capim.store.errors import RequestError, nearest, some
 from capim.store.sets.columns_read import tell
-from capim.store.tables import is_image_name
+from capim.store.tables import is_image_name, plain_path, skips_bad_rows
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import require_folder
 from capim.tasks.corpora.images.source import Folders, path_in
 
-Missing: TypeAlias = Literal["error", "skip"]
 _COCO = re.compile(r"^(?:.*/)?(?:COCO_(?:train|val|test)\d{4}_)?(\d{12})\.jpg$")
+_COCO_2014 = re.compile(r"^coco_(?:train|val|test)2014_(?=\d{12}$)")
 _SHOWN = 5
+_ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
 
 
 def without_image_suffix(name: str) -> str:
@@ -75,13 +78,11 @@ class _ImageFiles:
         """
         inside, outside = self._inside(name), None
         try:
-            for folder in self._folders:
-                for file in coco_names(inside):
-                    if path_in(folder, file).is_file():
-                        return [file], False
+            if any(path_in(folder, inside).is_file() for folder in self._folders):
+                return [inside], False
         except PermissionError as error:
             outside = error
-        fits = self._fitting(inside)
+        fits = self._fitting(inside) or self._fitting(plain_path(inside))
         if outside is not None and not fits:
             raise outside
         return fits, True
@@ -145,8 +146,9 @@ def _fold(name: str) -> str:
 
 
 def _fold_stem(name: str) -> str:
-    """The name without image suffix; a name of digits without leading zeros, as an image's number is often given."""
+    """The name without image suffix and COCO's prefix of 2014; of a number without the zeros that it begins with."""
     folder, slash, stem = _fold(without_image_suffix(name)).rpartition("/")
+    stem = _COCO_2014.sub("", stem)
     number = stem.isascii() and stem.isdigit()
     return folder + slash + ((stem.lstrip("0") or "0") if number else stem)
 
@@ -169,29 +171,6 @@ def coco_id(file_name: str) -> str | None:
 def image_id_of(file_name: str) -> str:
     """The COCO image id in a file name, else the file name without folder and suffix."""
     return coco_id(file_name) or Path(file_name).stem
-
-
-def coco_names(file_name: str) -> tuple[str, ...]:
-    """The names that a COCO image may have in a folder, the given one first; of any other file its name only.
-
-    The 2014 release writes ``val2014/COCO_val2014_000000000285.jpg``, the 2017 release the same image as
-    ``000000000285.jpg``; the bytes are the same.
-
-    Examples:
-        >>> coco_names("val2014/COCO_val2014_000000000285.jpg")[:3]
-        ('val2014/COCO_val2014_000000000285.jpg', 'COCO_val2014_000000000285.jpg', '000000000285.jpg')
-        >>> coco_names("red.png")
-        ('red.png',)
-    """
-    match = _COCO.match(file_name)
-    if match is None:
-        return (file_name,)
-    number, bare = match[1], file_name.rpartition("/")[2]
-    old = [f"COCO_{split}2014_{number}.jpg" for split in ("val", "train")]
-    names = [file_name, bare, f"{number}.jpg", *old]
-    names += [f"{name[5:].partition('_')[0]}/{name}" for name in old]
-    names += [f"{split}2017/{number}.jpg" for split in ("val", "train")]
-    return tuple(dict.fromkeys(names))
 
 
 def _beside(folders: Sequence[Path], name: str) -> Path | None:
@@ -221,7 +200,7 @@ class LocatedImages(NamedTuple):
 
 
 def locate_images(
-    rows: Iterable[ImageRow], images: str | Path | Sequence[str | Path] | None, *, missing: Missing, origin: object
+    rows: Iterable[ImageRow], images: str | Path | Sequence[str | Path] | None, *, origin: object
 ) -> LocatedImages:
     """Return the images with a file in one of the folders, with its name there as the key.
 
@@ -230,12 +209,11 @@ def locate_images(
     Args:
         rows: In corpus order; the key (or id) is the file name.
         images: Folder or folders, searched in order; None for a corpus of ids and texts without image files.
-        missing: ``error``, or ``skip`` to leave out images without a file.
         origin: File or data set that names the images, for messages.
 
     Raises:
-        RequestError: A folder does not exist, files are missing and ``missing`` is ``error``, a name fits several
-            files, or two names mean one file; lists every fault.
+        RequestError: A folder does not exist, files are missing and are not to be left out, a name fits
+            several files, or two names mean one file; lists every fault.
     """
     if images is None:
         return LocatedImages(list(rows), None, [])
@@ -250,7 +228,7 @@ def locate_images(
         try:
             files, guessed = search.find(name)
         except OSError as error:  # the name leaves the folder, or is longer than a file name can be
-            raise RequestError(f"{origin}: {error!s:.300}") from error
+            raise RequestError(f"{origin}: {error!s:.300}, and no image in it has the last part as its name") from error
         if not files:
             skipped.append(SkippedRow(row.id, f"no file {name}"))
             continue
@@ -263,14 +241,16 @@ def locate_images(
         if first != name and (guessed or first_guessed):
             faults.add("image names that mean the same file", f"{first!r} and {name!r} ({files[0]})")
     lines = faults.lines()
-    if skipped and missing == "error":
-        absent = [row.reason.removeprefix("no file ") for row in skipped]
+    if skipped and not skips_bad_rows():
+        absent = [f"{row.reason.removeprefix('no file '):.200}" for row in skipped]
         shown = [f"{name} (is it {near}?)" if (near := search.near(name)) else name for name in absent[:_SHOWN]]
         listed, beside = some([*shown, *absent[_SHOWN:]], _SHOWN), _beside(folders, absent[0])
         lines.append(
             f"{origin}: {len(skipped)} of its images are not in {', '.join(map(str, paths))}: {listed}; "
             'put them there, or leave them out with missing = "skip"'
             + (f'; they may be in {beside}: images = "{beside}"' if beside else "")
+            + "".join(f"; unpack {each.name} first" for each in folders[-1].iterdir() if each.suffix in _ARCHIVES)
+            + ("; these are addresses: download the images first" if "://" in absent[0] else "")
             + ("" if located else "; ids are enough for embeddings made elsewhere (ids_only, docs/embeddings.md)")
         )
     if lines:

@@ -12,8 +12,8 @@ their usual names, or those that a description gives them; names are compared by
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from capim.store.errors import RequestError, noted, some
 from capim.store.forms import FORMS, NAMES, NO_COLUMNS, Columns, fold, option
 from capim.store.sets.columns_read import CAPTIONS, GRADES, SPLITS, TONGUES, tell, telling
+from capim.store.tables import skips_bad_rows
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, SkippedRow
 from capim.tasks.corpora.files import choose_split, unlisted
-from capim.tasks.corpora.images.image_files import Missing, locate_images
+from capim.tasks.corpora.images.image_files import locate_images
 
 if TYPE_CHECKING:
     from capim.tasks.corpora.readers.hub import HubSplit
@@ -64,11 +65,41 @@ class RowOptions(NamedTuple):
     ids_only: bool = False
 
 
+def rows_by_role(
+    name: str, read: TableRows, columns: Columns, ways: Mapping[str, str] = MappingProxyType({}), *, table: str = ""
+) -> Iterator[dict[str, Any]]:
+    """The rows of a table of a form with one column for each role, as role -> cell; its columns are reported.
+
+    Args:
+        name: Of the form.
+        columns: Role -> column, as the user names them.
+        ways: How unread columns can be read, as of :func:`store.sets.columns_read.telling`.
+        table: Its name, in a corpus of several, as in :meth:`store.forms.Form.columns`.
+
+    Raises:
+        RequestError: A column is missing; after the last row, that rows have no cell of a role that needs one.
+    """
+    form, rows, faults = FORMS[name], iter(read.rows), Faults(read.where)
+    needs = () if name == "questions" else form.needs  # a page without a query is a distractor
+    first = list(islice(rows, 1))
+    found = form.columns(read.available, columns, where=read.where, first=next(iter(first), None), table=table)
+    column_of = {role: column for role, (column,) in found.items()}
+    rows = telling(read.where, [*column_of.values()], read.available, chain(first, rows), ways)
+    for number, row in enumerate(rows, start=1):
+        cells = {role: row.get(column) for role, column in column_of.items()}
+        if lacking := [role for role in needs if cells[role] in (None, "")]:
+            faults.add(f"rows without {' and without '.join(lacking)}", f"row {number}")
+        else:
+            yield cells
+    faults.raise_any()
+
+
 _IN_OBJECTS = ("text", "raw", "caption", "sentence", "phrase")  # names of a caption in a list of objects
 _SEVERAL = (
     'rows with several images, which are judgements: read them with reader = "judged", dataset = "FILE" and '
     'columns = { "queries.query" = "…", "documents.image" = "…" }'
 )
+_OF_COLUMNS = ("caption", "negative", "objects")  # roles that may have several columns
 _NUMBERED = re.compile(r"^(.*?\D)[ _-]?(\d+)$")
 _WAYS: Mapping[str, str] = {  # kind of an unread column -> how to read it
     TONGUES: 'read it with columns.language = "{column}"',
@@ -76,12 +107,15 @@ _WAYS: Mapping[str, str] = {  # kind of an unread column -> how to read it
     GRADES: 'read it with reader = "judged" and columns = {{ "queries.query" = "…", "judgements.grade" = "{column}" }}',
     CAPTIONS: 'read wrong ones with form = "pairs" and columns.negative = "{column}", right ones with columns.caption',
 }
+_OF_OBJECTS = dict.fromkeys(_WAYS, "write a row for each caption, with {column!r} as a column")
+_JOINED = re.compile(r"\||\n|;;|\[SEP\]|<(sep|br ?/?)>|^\[.*\]$", re.IGNORECASE)  # in a text, it may be several
+_GLANCE = 1000  # objects with a caption in them that are looked at
 
 
 def columns_of_roles(
     options: RowOptions, available: Sequence[str], where: str, first: Mapping[str, Any] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Role -> columns, for the roles of a form that have one; only captions can have several columns.
+    """Role -> columns, for the roles of a form that have one; captions, wrong ones and objects can have several.
 
     ``caption_1``, ``caption_2``, … are the captions of one image in this order. With ``ids_only``, caption ids are
     accepted in place of captions.
@@ -100,9 +134,7 @@ def columns_of_roles(
             faults, waived = [f"captions may be in {ways}; {option('caption', *found[0])}"], ["caption"]
     if options.ids_only and ("caption_id" in given or form.find("caption_id", available)):
         waived = ["caption"]
-    return form.columns(
-        available, given, where=where, first=first, several=("caption", "objects"), waived=waived, faults=faults
-    )
+    return form.columns(available, given, where=where, first=first, several=_OF_COLUMNS, waived=waived, faults=faults)
 
 
 def form_of(stem: str, available: Sequence[str], columns: Columns = NO_COLUMNS) -> str | None:
@@ -203,24 +235,25 @@ def _languages(available: Sequence[str], columns: Columns) -> dict[str, str]:
     named = {str(column): code for role, column in columns.items() if (code := _language_of(role)) is not None}
     if named or "caption" in columns:
         return named
-    codes = {column: code for column in available if (code := _language_of(column)) is not None}
+    codes = {column: code for column in available if (code := _language_of(column, letters=2)) is not None}
     others = [column for column in available if column not in codes]
     return codes if len({*codes.values()}) == len(codes) > 1 and not _caption_columns(others) else {}
 
 
-def _language_of(column: str) -> str | None:
-    """The BCP-47 code by which a column of captions is named.
+def _language_of(column: str, letters: int = 3) -> str | None:
+    """The BCP-47 code by which a column of captions is named, of at most so many letters; three only by the user.
 
     ``id`` is no Indonesian here, but an id; ``id-ID`` is.
 
     Examples:
-        >>> [_language_of(column) for column in ("de", "caption_pt-BR", "zh_text", "id", "url", "caption_id", "xx")]
+        >>> [_language_of(column, 2) for column in ("de", "caption_pt-BR", "zh_text", "id", "url", "caption_id", "xx")]
         ['de', 'pt-BR', 'zh', None, None, None, None]
     """
     usual = {*map(fold, NAMES["caption"])}
     words = [word for word in re.split(r"[ _-]+", column) if fold(word) not in usual]
     code = "-".join(words)
-    if not re.fullmatch(r"[a-z]{2}(-[a-z]{2}|-[a-z]{4})?", code, re.IGNORECASE) or code.casefold() == "id":
+    pattern = rf"[a-z]{{2,{letters}}}(-[a-z]{{2}}|-[a-z]{{4}})?"
+    if not re.fullmatch(pattern, code, re.IGNORECASE) or code.casefold() == "id":
         return None
     from langcodes import Language
 
@@ -229,13 +262,7 @@ def _language_of(column: str) -> str | None:
 
 
 def corpus_of_rows(
-    name: str,
-    read: TableRows,
-    options: RowOptions,
-    *,
-    images: str | Path | Sequence[Path] | None,
-    missing: Missing,
-    licence: str,
+    name: str, read: TableRows, options: RowOptions, *, images: str | Path | Sequence[Path] | None
 ) -> Corpus:
     """The corpus of the rows of a table, in their order.
 
@@ -245,14 +272,15 @@ def corpus_of_rows(
     faults, rows = Faults(read.where), iter(read.rows)
     first = list(islice(rows, 1))
     column_of = columns_of_roles(options, read.available, read.where, *first)
-    table = _Rows(options, column_of, faults, skips=missing == "skip")
+    table = _Rows(options, column_of, faults)
     roles = {*read.made, *chain.from_iterable(names for role, names in column_of.items() if role != "split")}
     of_file = [each for name in read.available if name in roles for each in read.made.get(name, (name,))]
     others = [name for name in read.available if name not in roles]
-    _tell_of_languages(read.where, column_of.get("caption", ()))
+    _tell_of_languages(read.where, column_of.get("caption", ()), options.language)
     rows = telling(read.where, of_file, [*of_file, *others], chain(first, rows), _WAYS, options.language)
     for number, row in enumerate(rows, start=1):
         table.add(number, row)
+    table.tell(read.where)
     ids_of_file: defaultdict[str, list[str]] = defaultdict(list)
     for image in table.images.values():
         ids_of_file[image.key].append(repr(image.id))
@@ -265,9 +293,9 @@ def corpus_of_rows(
     lines, wanted = faults.lines(), None if options.ids_only else images
     with noted(lines):
         if read.source is None:
-            located = locate_images(table.images.values(), wanted, missing=missing, origin=read.where)
+            located = locate_images(table.images.values(), wanted, origin=read.where)
         else:
-            located = read.source.locate([*table.images.values()], missing=missing, where=read.where, what="rows")
+            located = read.source.locate([*table.images.values()], where=read.where, what="rows")
     if lines:
         raise RequestError(lines)
     located.tell_unnamed(read.where)
@@ -277,16 +305,15 @@ def corpus_of_rows(
         skipped=[*located.skipped, *table.skipped],
         pairs=table.pairs,
         quadruples=table.quadruples,
-        licence=licence,
         origin=read.origin,
         languages_reference=options.reference_language,
     )
 
 
-def _tell_of_languages(where: str, captions: Sequence[str]) -> None:
+def _tell_of_languages(where: str, captions: Sequence[str], language: str) -> None:
     """Warn of captions in columns that are called after several languages, and that are read as those of one."""
-    codes = [_language_of(re.split(r"[ _-]+", column)[-1]) for column in captions]
-    if None not in codes and len({*codes}) > 1:
+    codes = [_language_of(re.split(r"[ _-]+", column)[-1], letters=2) or language for column in captions]
+    if len({*codes}) > 1:
         roles = ", ".join(f'columns.caption_{code} = "{column}"' for code, column in zip(codes, captions, strict=True))
         tell(f"warning: {where}: columns {', '.join(captions)} are read as captions in one language; write {roles}")
 
@@ -294,10 +321,9 @@ def _tell_of_languages(where: str, captions: Sequence[str]) -> None:
 class _Rows:
     """Contents of a table, collected row by row, and its faults."""
 
-    def __init__(
-        self, options: RowOptions, column_of: Mapping[str, Sequence[str]], faults: Faults, *, skips: bool
-    ) -> None:
-        self.options, self.column_of, self.faults, self.skips = options, column_of, faults, skips
+    def __init__(self, options: RowOptions, column_of: Mapping[str, Sequence[str]], faults: Faults) -> None:
+        self.options, self.column_of, self.faults, self.skips = options, column_of, faults, skips_bad_rows()
+        self.objects: list[Mapping[str, Any]] = []  # the first with a caption in them
         self.skipped: list[SkippedRow] = []
         self.images: dict[str, ImageRow] = {}
         self.captions: list[CaptionRow] = []
@@ -312,17 +338,21 @@ class _Rows:
             for role, columns in self.column_of.items()
         }
         required = (role for role in FORMS[self.options.form].needs if role in self.cells)
-        if self.skips and (lacking := [role for role in required if not any(map(_is_given, self.cells[role]))]):
+        if self.skips and (
+            lacking := [role for role in required if all(cell in (None, []) for cell in self.cells[role])]
+        ):
             self.skipped.append(SkippedRow(f"row{number}", f"no {' and no '.join(lacking)} in it", "caption"))
             return
         one = {role: cells[0] for role, cells in self.cells.items()}
         item, caption = (f"row{number}" if one.get(role) is None else str(one[role]) for role in ("id", "caption_id"))
         language = str(one.get("language") or self.options.language)
         if self.options.form == "pairs":
-            image, negative = self._image("image", None), f"{item}/negative"
+            image, negatives = self._image("image", None), self._texts("negative")
             self.captions.append(CaptionRow(item, image, self._text("caption"), language=language))
-            self.captions.append(CaptionRow(negative, None, self._text("negative"), language=language))
-            self.pairs.append(PairRow(item, image, item, negative, str(one.get("category") or "all")))
+            for n, text in enumerate(negatives):
+                pair = f"{item}#{n}" if len(negatives) > 1 else item
+                self.captions.append(CaptionRow(f"{pair}/negative", None, text, language=language))
+                self.pairs.append(PairRow(pair, image, item, f"{pair}/negative", str(one.get("category") or "all")))
             return
         if self.options.form == "quadruples":
             images = (self._image("image_0", None), self._image("image_1", None))
@@ -346,7 +376,7 @@ class _Rows:
 
     def _image(self, role: str, identifier: object) -> str:
         """The id of the image in a role, by default its cell, which is added to the images if it is new."""
-        key = self.cells[role][0]
+        key = unlisted(self.cells[role][0])
         if isinstance(key, list) and len(key) == 1:
             key = key[0]
         if key is None:
@@ -375,14 +405,16 @@ class _Rows:
         if not cells:
             self.faults.add(f"rows without {role}", self.at)
         texts: list[str | None] = []
-        for cell in map(_said, map(unlisted, cells)):
-            each = [_said(one) for one in (cell if isinstance(cell, list | tuple) else [cell])]
+        for cell in map(unlisted, cells):
+            inner = self._said(cell)
+            each = [self._said(one) for one in (inner if isinstance(inner, list | tuple) else [inner])]
             said = [text for text in each if isinstance(text, str)]
             if said and len(said) == len(each):
                 texts += said
             else:
-                shown = f"{self.at} ({cell!r:.40})"
-                self.faults.add(f"rows where {role} is not a text or a list of texts, or of objects with a text", shown)
+                what = f"rows where {role} is not a text or a list of texts, or of objects with a text"
+                what = what if inner is not None else f"rows where {role} is an object: write its fields as columns"
+                self.faults.add(what, f"{self.at} ({cell!r:.40})")
         return texts
 
     def _text(self, role: str) -> str | None:
@@ -391,14 +423,24 @@ class _Rows:
             self.faults.add(f"rows with several texts as {role}", self.at)
         return texts[0] if texts else ""
 
+    def _said(self, one: object) -> object:
+        """The text of an object in a list of captions; anything else as it is."""
+        if not isinstance(one, Mapping):
+            return one
+        self.objects += [one] if len(self.objects) < _GLANCE else []
+        return next((one[name] for name in _IN_OBJECTS if name in one), None)
 
-def _is_given(cell: object) -> bool:
-    return cell is not None and cell != []
-
-
-def _said(one: object) -> object:
-    """The text of an object in a list of captions; anything else as it is."""
-    return next((one[name] for name in _IN_OBJECTS if name in one), None) if isinstance(one, Mapping) else one
+    def tell(self, where: str) -> None:
+        """Report the fields of objects with a caption that were not read, and texts that may be several captions."""
+        if names := dict.fromkeys(chain.from_iterable(self.objects)):
+            own = [name for name in _IN_OBJECTS if name in names][:1]
+            deque(telling(f"{where}, objects", own, [*names], self.objects, _OF_OBJECTS, self.options.language), 0)
+        texts = [row.text for row in self.captions if row.text]
+        if 2 * len(joined := list(filter(_JOINED.search, texts))) > len(texts):
+            tell(
+                f"warning: {where}: {len(joined):,} of {len(texts):,} texts look like several, and each is read as one "
+                f'caption, first {joined[0]!r:.60}; write several as a list: ["…", "…"]'
+            )
 
 
 def _words(value: object) -> list[str] | None:

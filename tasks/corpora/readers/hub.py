@@ -22,10 +22,11 @@ import pyarrow.compute as pc
 from capim.store.errors import RequestError, WorkError
 from capim.store.files import NOT_ITS_FORMAT
 from capim.store.forms import Columns
+from capim.store.tables import skips_bad_rows
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import ImageRow, SkippedRow
 from capim.tasks.corpora.files import choose_split, corpus_name
-from capim.tasks.corpora.images.image_files import LocatedImages, Missing
+from capim.tasks.corpora.images.image_files import LocatedImages
 from capim.tasks.corpora.readers import forms
 from capim.tasks.hub import commit_of, folder_at
 
@@ -90,15 +91,15 @@ class HubSplit:
         rows = ({**row, **{name: f"{name}/{n}" for name in self.images}} for n, row in enumerate(self.rows()))
         return forms.TableRows(self.name, self.dataset.column_names, rows, self.origin, self if self.images else None)
 
-    def locate(self, rows: Sequence[ImageRow], *, missing: Missing, where: str, what: str) -> LocatedImages:
+    def locate(self, rows: Sequence[ImageRow], *, where: str, what: str) -> LocatedImages:
         """Return the images, without those that have an empty key or the key of an empty cell.
 
         Raises:
-            RequestError: There are any, and ``missing`` is ``error``.
+            RequestError: There are any, and they are not to be left out.
         """
         absent = self._absent()
         empty = [SkippedRow(row.id, "the data set holds no image") for row in rows if row.key in absent]
-        if empty and missing == "error":
+        if empty and not skips_bad_rows():
             raise RequestError(
                 f"{where}: {len(empty)} {what} hold no image, the first {empty[0].item_id!r}; leave them out with "
                 'missing = "skip"'
@@ -147,12 +148,13 @@ def load_split(
 
     local = Path(dataset)
     if not files and is_saved(local):
-        loaded = _saved_split(local, split)
+        loaded, split = _saved_split(local, split)
     elif shards := files or _parquet_shards(local):
         loaded = datasets.load_dataset("parquet", data_files=[str(file) for file in shards], split="train")
     else:
         loaded = _published_split(dataset, split, config, revision)
-    where = f"{dataset} (split {loaded.split or split or 'train'})"
+        split = str(loaded.split or split or "test")
+    where = f"{dataset} (split {split})" if split else dataset
     if missing := [column for column in need if column not in loaded.column_names]:
         raise RequestError(
             f"{where}: no column {', '.join(map(repr, missing))}; it has {', '.join(map(repr, loaded.column_names))}"
@@ -174,7 +176,8 @@ def is_saved(folder: Path) -> bool:
     )
 
 
-def _saved_split(folder: Path, split: str | None) -> Dataset:
+def _saved_split(folder: Path, split: str | None) -> tuple[Dataset, str]:
+    """The split of a folder, and its name, "" if it has none."""
     from datasets import DatasetDict, load_from_disk
 
     try:
@@ -184,10 +187,11 @@ def _saved_split(folder: Path, split: str | None) -> Dataset:
             f"{folder}: not a whole data set of save_to_disk ({_first_line(error)}); save it again"
         ) from error
     if isinstance(saved, DatasetDict):
-        saved = saved[choose_split(folder, list(saved), split)]
-    elif split is not None and saved.split is not None and str(saved.split) != split:
+        chosen = choose_split(folder, list(saved), split)
+        return saved[chosen].with_format(None), chosen
+    if split is not None and saved.split is not None and str(saved.split) != split:
         raise RequestError(f"{folder}: no split {split!r}; it is the split {str(saved.split)!r}")
-    return saved.with_format(None)
+    return saved.with_format(None), str(saved.split or "")
 
 
 def _parquet_shards(path: Path) -> list[Path]:
@@ -315,9 +319,7 @@ def read_hub(
     language: str = "en",
     reference_language: str = "en",
     ids_only: bool = False,
-    missing: Missing = "error",
     name: str | None = None,
-    licence: str = "unknown",
 ) -> Corpus:
     """The corpus of one split, in the order of its rows.
 
@@ -348,4 +350,4 @@ def read_hub(
                     "ids_only = true"
                 )
     name = name or corpus_name(Path(dataset))
-    return forms.corpus_of_rows(name, read, options, images=images, missing=missing, licence=licence)
+    return forms.corpus_of_rows(name, read, options, images=images)

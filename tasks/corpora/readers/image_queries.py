@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from capim.store.errors import RequestError, some
-from capim.store.forms import FORMS, NO_COLUMNS, Columns, option
+from capim.store.forms import NO_COLUMNS, Columns, option
 from capim.store.schema import COMPOSED, EXCLUDED, REVISITED, SIMILARITY, SUBSET
-from capim.store.sets.columns_read import telling
 from capim.store.sets.lists import finite
 from capim.store.tables import open_table, read_json
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow
 from capim.tasks.corpora.files import corpus_name, require_file, said
-from capim.tasks.corpora.images.image_files import Missing, locate_images
+from capim.tasks.corpora.images.image_files import locate_images
 from capim.tasks.corpora.images.source import Crops, crop_key
-from capim.tasks.corpora.readers.forms import form_of
+from capim.tasks.corpora.readers.forms import TableRows, form_of, rows_by_role
 
 _GRADES = {"easy": 2, "hard": 1, "junk": 0}
 _NONE = (("none", "an image", None),)  # a corpus has texts: this one is no query, and no item of a gallery
@@ -46,9 +45,7 @@ def read_image_queries(
     columns: Columns | None = None,
     ids_only: bool = False,
     language: str = "en",
-    missing: Missing = "error",
     name: str | None = None,
-    licence: str = "unknown",
 ) -> Corpus:
     """Return the images that a file names, in its order, and its statements about pairs of them.
 
@@ -61,7 +58,6 @@ def read_image_queries(
         columns: Role -> column, of a table.
         ids_only: Use no images, for embeddings that were made elsewhere.
         language: Of the texts.
-        missing: With ``skip``, images without a file are left out, and listed.
 
     Raises:
         RequestError: The file has none of these forms, or an image is missing.
@@ -72,7 +68,7 @@ def read_image_queries(
     for more in read_json(Path(gallery)) if gallery else ():
         boxes.setdefault(str(more), None)
     folder = None if ids_only else images or path.parent
-    located = locate_images([ImageRow(image) for image in boxes], folder, missing=missing, origin=path)
+    located = locate_images([ImageRow(image) for image in boxes], folder, origin=path)
     if any(box is not None for box in boxes.values()) and located.source is not None:
         located = located._replace(source=Crops(located.source))
     located = located._replace(rows=[_cropped(row, boxes[row.id]) for row in located.rows])
@@ -80,7 +76,7 @@ def read_image_queries(
         CaptionRow(id_, None, text, language=language, query_group=image) for id_, text, image in asked.texts or _NONE
     )
     origin = str(path)
-    return located.corpus(name or corpus_name(path), texts, relevance=asked.relevance, licence=licence, origin=origin)
+    return located.corpus(name or corpus_name(path), texts, relevance=asked.relevance, origin=origin)
 
 
 def _cropped(row: ImageRow, box: Sequence[float] | None) -> ImageRow:
@@ -100,22 +96,14 @@ def _read(path: Path, columns: Columns) -> _Asked:
     for fields, read in _PUBLISHED:
         if {*fields} <= {*known}:
             return _composed(read(rows))
-    name = form_of("", known, columns)
+    name = form_of("", known, columns) or ""
     if name not in _OWN:
         raise RequestError(
             f"{path}: no queries with images in it; expected imlist, qimlist and gnd (Revisited Oxford), the fields of "
             "CIRR, FashionIQ or CIRCO, or a table with reference, caption and target, or with image1, image2 and "
             f"score; {option('score')} if it has another; it has {some(known, 8) if known else type(content).__name__}"
         )
-    column_of = FORMS[name].columns(known, columns, where=path, first=rows[0])
-    names = {role: column for role, (column,) in column_of.items()}
-    told = telling(path, [*names.values()], known, rows)
-    faults = Faults(str(path))
-    for number, row in enumerate(rows, start=1):
-        if lacking := [role for role in FORMS[name].needs if row.get(names[role]) is None]:
-            faults.add(f"rows without {' and without '.join(lacking)}", f"row {number}")
-    faults.raise_any()
-    return _OWN[name]({role: row.get(column) for role, column in names.items()} for row in told)
+    return _OWN[name](rows_by_role(name, TableRows(str(path), known, rows), columns))
 
 
 def _landmarks(content: Mapping[str, Any]) -> _Asked:
@@ -200,7 +188,7 @@ def _composed(texts: Iterable[_Text]) -> _Asked:
     return _Asked(dict.fromkeys(images), [(text.id, text.text, text.reference) for text in found], rows)
 
 
-_OWN: Mapping[str | None, Callable[[Iterable[Mapping[str, Any]]], _Asked]] = {
+_OWN: Mapping[str, Callable[[Iterable[Mapping[str, Any]]], _Asked]] = {
     "ratings": _rated,
     "composed": lambda rows: _composed(_plain(rows)),
 }

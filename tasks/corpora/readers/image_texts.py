@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from capim.store.errors import RequestError
-from capim.store.tables import read_text
+from capim.store.tables import read_text, skips_bad_rows
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, SkippedRow
 from capim.tasks.corpora.files import corpus_name, require_folder
@@ -24,9 +24,7 @@ def read_image_texts(
     images: str | Path | None = None,
     captions_in_file: Lines | None = None,
     language: str = "en",
-    missing: image_files.Missing = "error",
     name: str | None = None,
-    licence: str = "unknown",
 ) -> Corpus:
     """The images of a folder that have a text file, in the order of the paths of the text files.
 
@@ -37,7 +35,6 @@ def read_image_texts(
         images: Folder of the images; ``root`` unless given.
         captions_in_file: ``one`` if a whole text is one caption, ``each`` if each of its lines is one. It has to be
             given if any text has several lines.
-        missing: With ``skip``, images without a text and texts without an image are left out, and listed.
 
     Raises:
         RequestError: There is no text file, a text or an image is missing, or a text is empty; lists every fault.
@@ -51,19 +48,19 @@ def read_image_texts(
         refuse_several([f"{name}.txt" for name, text in texts.items() if len(lines_of(text)) > 1], folder)
     captions = list(_captions(texts.items(), captions_in_file == "each", language, faults))
     rows = [ImageRow(name) for name in texts]
-    located = image_files.locate_images(rows, images or folder, missing=missing, origin=folder)
+    located = image_files.locate_images(rows, images or folder, origin=folder)
     described = {row.key for row in located.rows}
     bare = [
         file
         for file in image_files.images_below(Path(images or folder))
         if file not in described and image_files.without_image_suffix(file) not in texts
     ]
-    if missing == "error":
+    if not skips_bad_rows():
         for file in bare:
             faults.add('images without a text file; write it, or leave them out with missing = "skip"', repr(file))
     faults.raise_any()
     located.skipped.extend(SkippedRow(file, "no text file") for file in bare)
-    return located.corpus(name or corpus_name(folder), captions, licence=licence, origin=str(folder))
+    return located.corpus(name or corpus_name(folder), captions, origin=str(folder))
 
 
 def text_files(folder: Path) -> Iterator[str]:

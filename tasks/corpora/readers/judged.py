@@ -17,23 +17,17 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, some
-from capim.store.forms import FORMS
+from capim.store.forms import FORMS, Columns
 from capim.store.schema import JUDGED
-from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLITS, TONGUES, telling
-from capim.store.sets.lists import cells_of
+from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLITS, TONGUES, tell
+from capim.store.sets.lists import cells_of, finite
 from capim.store.tables import SUFFIXES, open_table, read_json, suffix_of, uncompressed
 from capim.store.types import Corpus, digest16
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow
 from capim.tasks.corpora.files import choose_split, corpus_name, require_folder, require_known, said
-from capim.tasks.corpora.images.image_files import (
-    LocatedImages,
-    Missing,
-    images_below,
-    locate_images,
-    without_image_suffix,
-)
+from capim.tasks.corpora.images.image_files import LocatedImages, images_below, locate_images, without_image_suffix
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES, JudgedTask, SubsetCounts
-from capim.tasks.corpora.readers.forms import TableRows, form_of
+from capim.tasks.corpora.readers.forms import TableRows, form_of, rows_by_role
 from capim.tasks.corpora.readers.hub import configs_of, load_split
 from capim.tasks.corpora.readers.table import holds_images, shards_in, table_columns
 from capim.tasks.protocols import MAIN_OF_JUDGED
@@ -61,9 +55,7 @@ def read_judged(
     language: str = "en",
     main_metric: str = MAIN_OF_JUDGED,
     ids_only: bool = False,
-    missing: Missing = "error",
     name: str | None = None,
-    licence: str = "unknown",
 ) -> Corpus:
     """The corpus of three tables: documents are its images, queries its captions, which describe no image.
 
@@ -88,10 +80,10 @@ def read_judged(
     local = Path(dataset).expanduser()
     place = str(local.absolute()) if local.exists() else dataset
     require_known(place, "columns", columns or {}, [f"{name}.{role}" for name in TABLES for role in FORMS[name].roles])
-    files = JudgedFiles(place, split, columns or {}, revision, images=images, ids_only=ids_only, missing=missing)
+    files = JudgedFiles(place, split, columns or {}, revision, images=images, ids_only=ids_only)
     files = files.with_questions()
     name = name or corpus_name(Path(place))
-    return _corpus(files, subsets, language=language, main_metric=main_metric, name=name, licence=licence)
+    return _corpus(files, subsets, language=language, main_metric=main_metric, name=name)
 
 
 def _corpus(
@@ -101,7 +93,6 @@ def _corpus(
     language: str,
     main_metric: str,
     name: str,
-    licence: str = "the data set's",
     published: JudgedTask | None = None,
 ) -> Corpus:
     """The corpus of these subsets, or of all; raises if a subset holds, before anything is left out, other counts."""
@@ -110,7 +101,10 @@ def _corpus(
     chosen = [subset for subset in known if not subsets or subset in subsets]
     faults = Faults(place)
     parts = _distinct([_read_part(files, subset, language, faults) for subset in chosen])
-    documents = _documents(files, chosen, [d for p in parts for _, d in p.grades], faults)
+    if not files.ids_only and any(row.text is None for part in parts for row in part.queries):
+        way = "name their column with columns, or set ids_only = true; of images that search images: docs/labels.md"
+        raise RequestError(f"{place}: queries without a text; {way}")
+    documents = _documents(files, chosen, [d for p in parts for _, d in p.grades])
     pages, left_out = {row.id for row in documents.rows}, {row.item_id for row in documents.skipped}
     queries = [row for part in parts for row in part.queries]
     known_queries = {row.id for row in queries}
@@ -121,9 +115,10 @@ def _corpus(
         elif document in pages and query in known_queries:
             judgements.append(RelevanceRow(JUDGED, "t2i", query, document, grade))
     faults.raise_any()
+    strays = [query for part in parts for query, _ in part.grades if query not in known_queries]
+    if strays and published is None and len(chosen) == 1:
+        tell(f"warning: {place}: {len(strays):,} judgements of queries without a row are left out, first {strays[0]!r}")
     relevant = {row.query_id for row in judgements if row.grade > 0}
-    if not files.ids_only and any(row.text is None for row in queries):
-        raise RequestError(f"{place}: queries without a text; name their column with columns, or set ids_only = true")
     asked = [row for row in queries if row.id in relevant]
     if not asked:
         raise RequestError(
@@ -136,7 +131,7 @@ def _corpus(
         name,
         _grouped(asked, judgements) if len(chosen) > 1 else asked,
         relevance=[row for row in judgements if row.query_id in relevant],
-        licence=licence,
+        licence="unknown" if published is None else published.licence,
         origin=f"https://huggingface.co/datasets/{place}" if files.folder is None else place,
         languages_reference=language,
         main_metric=main_metric,
@@ -164,7 +159,6 @@ def task_reader(name: str) -> Callable[..., Corpus]:
         subsets: Sequence[str] | None = None,
         revision: str | None = None,
         ids_only: bool = False,
-        missing: Missing = "error",
     ) -> Corpus:
         """The corpus of a task, under its name, with as many rows as mteb counted.
 
@@ -183,10 +177,9 @@ def task_reader(name: str) -> Callable[..., Corpus]:
             configs=folders,
             images=images,
             ids_only=ids_only,
-            missing=missing,
         )
-        chosen, headline = subsets or [subset for subset in task.subsets if subset], task.main_metric
-        return _corpus(files, chosen, language=task.language, main_metric=headline, name=name, published=task)
+        chosen, language = subsets or [subset for subset in task.subsets if subset], task.language
+        return _corpus(files, chosen, language=language, main_metric=task.main_metric, name=name, published=task)
 
     tables = ("corpus", "queries", "qrels") if task.layout == _FOLDERS else ()  # which are read like configurations
     folders = tuple(task.layout.format(subset=subset, table=table) for subset in task.subsets for table in tables)
@@ -217,9 +210,6 @@ def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -
     own, table = _language(subset, language), files.require("queries", subset)
     queries, parts = [], dict[str, list[str]]()
     for number, row in enumerate(table.rows, start=1):
-        if row["id"] in (None, ""):
-            faults.add("queries without an id", f"row {number}")
-            continue
         types, texts = row.get("types"), said(row.get("query"), f"{table.where}: query {row['id']!r}, row {number}")
         kinds = [types] if isinstance(types, str) else types and [str(each) for each in types]
         tongue, name, several = _language(str(row.get("language") or ""), own), str(row["id"]), len(texts) > 1
@@ -246,15 +236,11 @@ def _grade(value: object, where: str, faults: Faults) -> int | None:
     """A grade as a whole number; notes the fault and gives None if it is none."""
     if value is None or (isinstance(value, str) and not value.strip()):
         faults.add("judgements without a grade", where)
-        return None
-    try:
-        number = float(str(value))
-    except ValueError:
-        number = float("nan")
-    if not number.is_integer() or isinstance(value, bool):
+    elif isinstance(value, bool) or (number := finite(value)) is None or not number.is_integer():
         faults.add("grades that are not whole numbers", f"{value!r} of {where}")
-        return None
-    return int(number)
+    else:
+        return int(number)
+    return None
 
 
 def _language(name: str, default: str) -> str:
@@ -292,7 +278,7 @@ def _grouped(queries: Iterable[CaptionRow], judgements: Iterable[RelevanceRow]) 
     ]
 
 
-def _documents(files: JudgedFiles, subsets: Sequence[str], judged: Sequence[str], faults: Faults) -> LocatedImages:
+def _documents(files: JudgedFiles, subsets: Sequence[str], judged: Sequence[str]) -> LocatedImages:
     """The documents, which all subsets have in common; without a table of them the images of the folder."""
     table = files.table("documents", subsets[0])
     beside = [files.images] if isinstance(files.images, str | Path) else list(files.images or ())
@@ -308,7 +294,7 @@ def _documents(files: JudgedFiles, subsets: Sequence[str], judged: Sequence[str]
                 )
             return LocatedImages(rows, None, [])
         return _image_files(Path(beside[0]), set(judged), files)
-    rows = [_page(row, number, faults) for number, row in enumerate(table.rows, start=1)]
+    rows = list(map(_page, table.rows))
     ids = [row.id for row in rows]
     for subset in subsets[1:]:
         if not files.shared(subset) or [str(row["id"]) for row in files.require("documents", subset).rows] != ids:
@@ -324,10 +310,10 @@ def _documents(files: JudgedFiles, subsets: Sequence[str], judged: Sequence[str]
         rows = [row._replace(key=key_of.get(row.key, "")) for row in rows]
         source = pictures.source
     if source is not None:
-        return source.locate(rows, missing=files.missing, where=table.where, what="documents")
+        return source.locate(rows, where=table.where, what="documents")
     if not beside:
         raise RequestError(f"{table.where}: it holds no images; give their folder with images, or set ids_only = true")
-    return locate_images(rows, beside, missing=files.missing, origin=table.where)
+    return locate_images(rows, beside, origin=table.where)
 
 
 def text_or_none(cell: object) -> str | None:
@@ -335,9 +321,7 @@ def text_or_none(cell: object) -> str | None:
     return None if cell is None else str(cell)
 
 
-def _page(row: Mapping[str, Any], number: int, faults: Faults) -> ImageRow:
-    if row["id"] in (None, ""):
-        faults.add("documents without an id", f"row {number}")
+def _page(row: Mapping[str, Any]) -> ImageRow:
     page = row.get("page")
     return ImageRow(
         str(row["id"]),
@@ -355,7 +339,7 @@ def _image_files(folder: Path, judged: set[str], files: JudgedFiles) -> LocatedI
     rows = [ImageRow(file if whole else without_image_suffix(file), file) for file in found]
     if not rows:
         raise RequestError(f"{files.place}: no documents: neither a table of them nor images in {folder}")
-    return locate_images(rows, folder, missing=files.missing, origin=files.place)
+    return locate_images(rows, folder, origin=files.place)
 
 
 TableName: TypeAlias = Literal["documents", "images", "queries", "judgements"]
@@ -381,7 +365,6 @@ class JudgedFiles(NamedTuple):
         configs: Configurations on the hub, where they are known; the hub names them otherwise.
         images: Folder or folders of the pages, where the table of documents holds none.
         ids_only: Use no images, and accept queries without a text.
-        missing: True if pages without a file are left out.
     """
 
     place: str
@@ -391,7 +374,6 @@ class JudgedFiles(NamedTuple):
     configs: tuple[str, ...] = ()
     images: str | Path | Sequence[str | Path] | None = None
     ids_only: bool = False
-    missing: Missing = "error"
     tables: Mapping[TableName, TableRows] = MappingProxyType({})
 
     @property
@@ -409,7 +391,7 @@ class JudgedFiles(NamedTuple):
         path = Path(self.place)
         if path.is_dir():
             first = shards_in(path)[:1]
-            if not first or is_judged_folder(path) or not question_columns(table_columns(first[0]), self.columns):
+            if not first or is_judged_folder(path) or question_columns(table_columns(first[0]), self.columns) is None:
                 return self
         elif path.is_file():
             if (found := question_columns(table_columns(path), self.columns)) is None:
@@ -419,28 +401,29 @@ class JudgedFiles(NamedTuple):
                 return self._asked(TableRows(str(path), *open_table(path)), found)
         else:
             names = self._names()
-            if any(_SUBSET.fullmatch(name) or name in _QUERIES for name in names):
+            if any(_SUBSET.fullmatch(name) or name in FORMS["queries"].files for name in names):
                 return self._replace(configs=tuple(names))  # the hub is queried once
         loaded = load_split(self.place, split=None if path.exists() else self.split, revision=self.revision)
         found = question_columns(loaded.dataset.column_names, self.columns)
         return self if found is None else self._asked(loaded.table(), found)
 
-    def _asked(self, read: TableRows, found: Mapping[str, str]) -> JudgedFiles:
+    def _asked(self, read: TableRows, given: Columns) -> JudgedFiles:
         queries: dict[str, dict[str, Any]] = {}
         documents: dict[str, dict[str, Any]] = {}
         judgements = []
-        rows = telling(read.where, [*dict.fromkeys(found.values())], read.available, read.rows, _ASKED)
-        for number, row in enumerate(rows, start=1):
-            names, images = (_each(row.get(found[role])) for role in ("name", "image"))
+        for number, row in enumerate(rows_by_role("questions", read, given, _ASKED, table="questions"), start=1):
+            cells = (row.get("name", row["image"]), row["image"])
+            names, images = (cell if isinstance(cell, list) else [cell] for cell in cells)
             pages = {str(name): image for name, image in zip(names, images, strict=False) if name not in (None, "")}
             if not pages:
-                raise RequestError(f"{read.where}: row {number} has no {found['name']}, which names the page")
+                lacking = "name" if "name" in row else "image"
+                raise RequestError(f"{read.where}: row {number} has no {lacking}, which names the page")
             for document, image in pages.items():
                 documents.setdefault(document, {"id": document, "image": image})
-            for text in filter(str.strip, said(row.get(found["query"]), f"{read.where}: row {number}")):
+            for text in filter(str.strip, said(row["query"], f"{read.where}: row {number}")):
                 asked = queries.setdefault(text, {"id": f"q{len(queries) + 1}", "query": text})
-                grade = row.get(found["grade"]) if "grade" in found else 1
-                judgements += [{"query": asked["id"], "document": document, "grade": grade} for document in pages]
+                graded = {"query": asked["id"], "grade": row.get("grade", 1)}
+                judgements += [{**graded, "document": document} for document in pages]
         return self._replace(
             tables={
                 "documents": read._replace(available=("id", "image"), rows=documents.values()),
@@ -455,7 +438,7 @@ class JudgedFiles(NamedTuple):
             return [""]
         names = self._names()
         found = [match[1] or match[2] for name in names if (match := _SUBSET.fullmatch(name))]
-        plain = any(name.partition(".")[0] in _QUERIES for name in names)
+        plain = any(name.partition(".")[0] in FORMS["queries"].files for name in names)
         return [""] if plain or not found else found
 
     def table(self, name: TableName, subset: str) -> TableRows | None:
@@ -528,39 +511,24 @@ class JudgedFiles(NamedTuple):
 
     def _by_role(self, name: TableName, read: TableRows) -> TableRows:
         """The table with its cells by role, and the source of the images if these are among them."""
-        available = read.available
-        found = FORMS[name].columns(available, self._own(name), where=read.where, table=name)
-        column_of = {role: column for role, (column,) in found.items()}
-        ways = {TONGUES: _WAY % "queries.language"} if name == "queries" else {}
-        rows = telling(read.where, list(column_of.values()), available, read.rows, {SPLITS: NO_OPTION, **ways})
-        by_role = ({role: row.get(column) for role, column in column_of.items()} for row in rows)
-        return TableRows(read.where, list(column_of), by_role, source=read.source if "image" in column_of else None)
+        ways = {SPLITS: NO_OPTION} | ({TONGUES: _WAY % "queries.language"} if name == "queries" else {})
+        rows = rows_by_role(name, read, self._own(name), ways, table=name)
+        first = next(rows, {})
+        by_role = chain([first] if first else [], rows)
+        return TableRows(read.where, [*first], by_role, source=read.source if "image" in first else None)
 
 
-_QUERIES = FORMS["queries"].files
+def question_columns(available: Sequence[str], columns: Mapping[str, str]) -> Columns | None:
+    """Return the columns that the user names of a table with a query and its page in each row, like ViDoRe's first.
 
-
-def _each(cell: object) -> list[object]:
-    return cell if isinstance(cell, list) else [cell]
-
-
-def question_columns(
-    available: Sequence[str], columns: Mapping[str, str] = MappingProxyType({})
-) -> dict[str, str] | None:
-    """Return role -> column of a table with a query and its page in each row, like ViDoRe's first data sets.
-
-    ``query``, ``image``, ``name`` of the page (by default its image), and ``grade`` if there is one (else 1). None for
-    a table of another kind. The page of a query that is null is a distractor, and rows of one query make one query.
+    Its roles are ``query``, ``image``, ``name`` of the page (by default its image), and ``grade`` if there is one (else
+    1). None for a table of another kind. The page of a query that is null is a distractor, and rows of one query make
+    one query.
     """
     given = {role: columns[name] for role, name in _ROLES.items() if name in columns}
     form = FORMS["questions"]
-    if not given and form_of("", available) != form.name:
-        return None
-    roles = {role: given.get(role) or form.find(role, available) for role in form.needs}
-    others = [column for column in available if column not in roles.values()]
-    roles |= {role: given.get(role) or form.find(role, others) for role in form.may}
-    found = {role: column for role, column in roles.items() if column is not None}
-    return {**found, "name": found.get("name", found["image"])} if {*form.needs} <= found.keys() else None
+    known = all(given.get(role) or form.find(role, available) for role in form.needs)
+    return given if known and (given or form_of("", available) == form.name) else None
 
 
 _ROLES = {"query": "queries.query", "image": "documents.image", "name": "documents.id", "grade": "judgements.grade"}
@@ -582,7 +550,7 @@ def _names_of(name: TableName, subset: str) -> list[str]:
 
 
 def _files(folder: Path, name: str) -> dict[str, list[Path]]:
-    """Split -> the file or the Parquet shards of a table: ``name/test.tsv``, ``name/test-*.parquet``.
+    """Split -> the file or the Parquet shards of a table: ``name/test.tsv``, ``name.test.tsv``, ``name-*.parquet``.
 
     A file without a split, ``name.jsonl`` or ``name``, is under an empty name.
     """
@@ -591,9 +559,10 @@ def _files(folder: Path, name: str) -> dict[str, list[Path]]:
         if file.is_file():
             return {"": [file]}
     by_split: dict[str, list[Path]] = {}
-    for file in sorted((folder / name).glob("*")):
+    for file in sorted(each for glob in (f"{name}/*", f"{name}.*", f"{name}-*-of-*") for each in folder.glob(glob)):
         if suffix_of(file) in SUFFIXES:
-            by_split.setdefault(re.split(r"-\d+-of-\d+", uncompressed(file).stem)[0], []).append(file)
+            split = re.split(r"-\d+-of-\d+", uncompressed(file).stem)[0]
+            by_split.setdefault(split.removeprefix(name.rpartition("/")[2]).lstrip("."), []).append(file)
     return by_split
 
 

@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -34,17 +34,14 @@ from capim.store.errors import RequestError
 from capim.store.files import reading
 from capim.store.tables import read_json, rows_with
 from capim.store.types import Corpus, ImageSource
-from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora import CORPORA, pinned
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow
 from capim.tasks.corpora.files import field, require_file, require_match, texts_in
-from capim.tasks.corpora.images.image_files import Missing, coco_id, image_id_of
+from capim.tasks.corpora.images.image_files import coco_id, image_id_of
 from capim.tasks.corpora.images.source import CACHE, Downloads, Zipped
 from capim.tasks.corpora.readers.coco_captions import read_objects
 from capim.tasks.corpora.readers.hub import HubSplit, files_of, load_split
 from capim.tasks.corpora.readers.published import PublishedContents, published_corpus
-
-GroundTruth: TypeAlias = Literal["cxc", "eccv"]
-GROUND_TRUTHS: tuple[GroundTruth, ...] = get_args(GroundTruth)
 
 IMAGES = "http://images.cocodataset.org"
 FIVE = 5  # the published annotation ids are those of captions 0 to 4
@@ -64,8 +61,6 @@ def read_coco_karpathy(
     dataset: str = CORPORA["coco-karpathy"].hub,
     revision: str | None = None,
     objects: str | Path | None = None,
-    ground_truths: Sequence[GroundTruth] = GROUND_TRUTHS,
-    missing: Missing = "error",
     ids_only: bool = False,
     cache: str | Path = CACHE,
 ) -> Corpus:
@@ -78,7 +73,6 @@ def read_coco_karpathy(
         objects: Objects per image, if the captions file has none: a COCO boxes file, or a list of
             ``{"image_id", "objects"}``.
         ids_only: Use no images, for embeddings made elsewhere; also for Flickr30k.
-        ground_truths: ``cxc``, ``eccv``, both or none; they exist for the test split only.
         cache: Folder for downloaded images.
 
     Raises:
@@ -87,12 +81,12 @@ def read_coco_karpathy(
     on_hub = "validation" if split == "val" else split
     patterns = ("dataset_coco.json", f"coco_karpathy_{split}.json", f"coco_{split}.json", f"{split}_*.json")
     if root is None:
-        hub = load_split(dataset, split=on_hub, revision=revision)
+        hub = load_split(dataset, split=on_hub, revision=revision or pinned(dataset))
         read = _Split(list(_entries(hub.rows(), hub.name)), hub.origin, hub, Downloads(IMAGES, Path(cache)))
     else:
         read = _split(root, patterns, split)
     labels = {} if objects is None else read_objects(require_file(objects, "objects file"))
-    published_ids = karpathy_test_annotation_ids() if split == "test" and ground_truths else {}
+    published_ids = karpathy_test_annotation_ids() if split == "test" else {}
     captions = [
         CaptionRow(f"{entry.id}#{n}", entry.id, text, n, annotation_id=_annotation_id(entry, n, published_ids))
         for entry in read.entries
@@ -101,10 +95,9 @@ def read_coco_karpathy(
     positives: Iterable[RelevanceRow] = ()
     if split == "test":
         caption_of = {row.annotation_id: row.id for row in captions if row.annotation_id}
-        positives = extra_positives(caption_of, {entry.id for entry in read.entries}, truths=ground_truths)
+        positives = extra_positives(caption_of, {entry.id for entry in read.entries})
     read = read._replace(entries=[e._replace(objects=labels.get(e.id, e.objects)) for e in read.entries])
-    read = read.without_images() if ids_only else read
-    return _corpus("coco-karpathy", split, read, captions, None if ids_only else images, missing, positives)
+    return _corpus("coco-karpathy", split, read, captions, images, positives, ids_only=ids_only)
 
 
 def read_flickr30k_karpathy(
@@ -114,7 +107,6 @@ def read_flickr30k_karpathy(
     split: str = "test",
     dataset: str = CORPORA["flickr30k-karpathy"].hub,
     revision: str | None = None,
-    missing: Missing = "error",
     ids_only: bool = False,
 ) -> Corpus:
     """The split in Karpathy's order; an image's id is its file's name without ``.jpg``.
@@ -129,15 +121,14 @@ def read_flickr30k_karpathy(
     patterns = ("dataset_flickr30k.json", f"flickr30k_{split}.json")
     read = _flickr_on_hub(dataset, split, revision) if root is None else _split(root, patterns, split)
     captions = [CaptionRow(f"{e.id}#{n}", e.id, text, n) for e in read.entries for n, text in enumerate(e.captions)]
-    read = read.without_images() if ids_only else read
-    return _corpus("flickr30k-karpathy", split, read, captions, None if ids_only else images, missing)
+    return _corpus("flickr30k-karpathy", split, read, captions, images, ids_only=ids_only)
 
 
 def _flickr_on_hub(dataset: str, split: str, revision: str | None) -> _Split:
     """Return the test split of a CSV file and the ZIP file next to it; ``datasets`` would need a script for it."""
     if split != "test":
         raise RequestError(f"{dataset}: no split {split!r}; it has test. Give root (dataset_flickr30k.json)")
-    folder = Path(dataset) if Path(dataset).is_dir() else files_of(dataset, revision, "*flickr*")
+    folder = Path(dataset) if Path(dataset).is_dir() else files_of(dataset, revision or pinned(dataset), "*flickr*")
     table, archive = require_match(folder, "test_1k_flickr.csv"), require_match(folder, "images_flickr_1k_test.zip")
     rows = []
     with reading(archive), zipfile.ZipFile(archive) as opened:
@@ -171,10 +162,6 @@ class _Split(NamedTuple):
     hub: HubSplit | None = None
     others: ImageSource | None = None
 
-    def without_images(self) -> _Split:
-        """Return the entries without images."""
-        return self._replace(hub=None, others=None)
-
 
 def _corpus(
     reader: str,
@@ -182,10 +169,13 @@ def _corpus(
     read: _Split,
     captions: Iterable[CaptionRow],
     images: str | Path | None,
-    missing: Missing,
     positives: Iterable[RelevanceRow] = (),
+    *,
+    ids_only: bool,
 ) -> Corpus:
     """The corpus of a split, with images from a folder, else from the hub's data set, else from ``others``."""
+    if ids_only:
+        read, images = read._replace(hub=None, others=None), None
     hub = read.hub if images is None else None
     keys = [entry.file_name for entry in read.entries]
     if hub is not None and hub.images:
@@ -194,7 +184,7 @@ def _corpus(
     contents = PublishedContents(rows, captions, relevance=positives)
     part = "" if split == "test" else split
     return published_corpus(
-        reader, contents, images=images, missing=missing, part=part, hub=hub, origin=read.origin, downloads=read.others
+        reader, contents, images=images, part=part, hub=hub, origin=read.origin, downloads=read.others
     )
 
 
@@ -258,21 +248,18 @@ def _annotation_id(entry: KarpathyEntry, ordinal: int, published_ids: Mapping[st
     return ids[ordinal] if ordinal < len(ids) else None
 
 
-def extra_positives(
-    caption_of: Mapping[str, str], images: Collection[str], *, truths: Collection[GroundTruth] = GROUND_TRUTHS
-) -> Iterator[RelevanceRow]:
+def extra_positives(caption_of: Mapping[str, str], images: Collection[str]) -> Iterator[RelevanceRow]:
     """Yield the positives with both query and item in the corpus, in the order of the published files.
 
     Args:
         caption_of: COCO annotation id -> caption id of the corpus.
         images: Image ids of the corpus, which are COCO's.
-        truths: Ground truths to read.
 
     Raises:
         RequestError: The package is not installed.
     """
     image_of = {image: image for image in images}
-    for truth in truths:
+    for truth in ("cxc", "eccv"):
         for file, direction, queries, known in (
             ("caption_to_image", "t2i", caption_of, image_of),
             ("image_to_caption", "i2t", image_of, caption_of),
@@ -301,6 +288,6 @@ def _data() -> Path:
     if package is None or not package.submodule_search_locations:
         raise RequestError(
             "the CxC and ECCV Caption ground truths come with the package eccv_caption, which is not installed: "
-            "pip install eccv_caption, or leave them out with ground_truths = []"
+            "pip install eccv_caption"
         )
     return Path(package.submodule_search_locations[0]) / "data"

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
 
 from capim.store.errors import RequestError, did_you_mean
-from capim.store.forms import FORMS, NO_COLUMNS, Columns
+from capim.store.forms import NO_COLUMNS, Columns
 from capim.store.schema import LABEL
-from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLIT, SPLITS, TEXTS, tell, telling
+from capim.store.sets.columns_read import CAPTIONS, GRADES, NO_OPTION, SPLIT, SPLITS, TEXTS, tell
 from capim.store.tables import open_table, read_json, read_text
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow
 from capim.tasks.corpora.files import corpus_name, require_folder, unlisted
-from capim.tasks.corpora.images.image_files import LocatedImages, Missing, images_below, locate_images
+from capim.tasks.corpora.images.image_files import LocatedImages, images_below, locate_images
 from capim.tasks.corpora.readers.coco_captions import read_objects
+from capim.tasks.corpora.readers.forms import TableRows, rows_by_role
 from capim.tasks.corpora.readers.image_texts import lines_of
 from capim.tasks.corpora.readers.table import is_coco
 from capim.tasks.corpora.readers.webdataset import TarShards, samples_of
@@ -33,7 +32,10 @@ PROMPTS: Mapping[str, Mapping[str, str | list[str]]] = tomllib.loads(
 _WAYS: Mapping[str, str] = {
     GRADES: NO_OPTION,
     SPLITS: NO_OPTION,
-    TEXTS: 'read them as captions with reader = "table" and columns.caption = "{column}" (--columns caption={column})',
+    **dict.fromkeys(
+        (CAPTIONS, TEXTS),
+        'read them as captions with reader = "table" and columns.caption = "{column}" (--columns caption={column})',
+    ),
 }
 _CLASSES, _TEMPLATES = "classnames.txt", "zeroshot_classification_templates.txt"
 
@@ -47,9 +49,7 @@ def read_labels(
     columns: Columns | None = None,
     separator: str | None = None,
     language: str = "en",
-    missing: Missing = "error",
     name: str | None = None,
-    licence: str = "unknown",
 ) -> Corpus:
     """Images and their classes, in the order of the paths or rows; classes by name.
 
@@ -64,45 +64,32 @@ def read_labels(
         columns: Column of the ``image`` and of the ``label`` of a table, where they have no usual names.
         separator: Between several labels in one cell of a table.
         language: Of the prompts.
-        missing: With ``skip``, images without a file are left out, and listed.
 
     Raises:
         RequestError: There is no label or only one class, a prompt has no ``{}``, or an image is missing; lists
             every fault.
     """
     path, faults = Path(root).expanduser().absolute(), Faults(str(root))
-    shards = _shards(path) if is_sharded(path) else None
-    labels = _labels(path, columns or NO_COLUMNS, separator) if shards is None else shards.labels
-    classes = {**(shards.names if shards else {}), **(classes or {})}
+    labels, names, located = _shards(path) if is_sharded(path) else (_labels(path, columns, separator), {}, None)
+    classes = {**names, **(classes or {})}
     texts = _prompts(prompts or _templates(path) or "photo")
     known = sorted({label for of_image in labels.values() for label in of_image})
     for text in texts:
         if "{}" not in text:
             faults.add("prompts without {}, where the class goes", repr(text))
-    for label in classes.keys() - set(known) - set(shards.names if shards else ()):
+    for label in classes.keys() - {*known, *names}:
         faults.add(f"classes has a label that no image has; {did_you_mean(label, known)}it names", repr(label))
     if len(known) < 2:
         faults.add("fewer than two classes; a class is a folder, or a value of the column label", ", ".join(known))
     faults.raise_any()
-    folder = images or (path if path.is_dir() else path.parent)
-    if shards is None:
-        located = locate_images([ImageRow(image) for image in labels], folder, missing=missing, origin=path)
-    else:
-        located = LocatedImages(shards.images, TarShards(path), shards.skipped)
+    if located is None:
+        folder = images or (path if path.is_dir() else path.parent)
+        located = locate_images([ImageRow(image) for image in labels], folder, origin=path)
     if path.is_file():
         located.tell_unnamed(path)
     said = prompts_of(known, texts, classes, language)
     true = (RelevanceRow(LABEL, "i2t", row.id, f"{label}#0") for row in located.rows for label in labels[row.id])
-    return located.corpus(name or corpus_name(path), said, relevance=true, licence=licence, origin=str(path))
-
-
-class _Shards(NamedTuple):
-    """Labelled images in CLIP_benchmark's shards; a name that several classes have gets the class' number."""
-
-    images: list[ImageRow]
-    labels: dict[str, list[str]]
-    names: dict[str, str]
-    skipped: list[SkippedRow]
+    return located.corpus(name or corpus_name(path), said, relevance=true, origin=str(path))
 
 
 def is_sharded(folder: Path) -> bool:
@@ -120,21 +107,22 @@ def _templates(path: Path) -> list[str]:
     return [line.replace("{c}", "{}") for line in lines_of(read_text(file))] if file.is_file() else []
 
 
-def _shards(folder: Path) -> _Shards:
+def _shards(folder: Path) -> tuple[dict[str, list[str]], dict[str, str], LocatedImages]:
+    """Image -> its label, label -> its name, and the images; a name of several classes gets the class' number."""
     called, faults = lines_of(read_text(folder / _CLASSES)), Faults(str(folder))
     label_of = [name if called.count(name) == 1 else f"{name} {n}" for n, name in enumerate(called)]
-    found = _Shards([], {}, dict(zip(label_of, called, strict=True)), [])
+    labels, located = dict[str, list[str]](), LocatedImages([], TarShards(folder), [])
     for file, sample, image, texts in samples_of(folder, _tars(folder), "cls"):
         number = texts[0].strip() if texts else ""
         if image is None:
-            found.skipped.append(SkippedRow(sample, f"no image in {file.name}"))
+            located.skipped.append(SkippedRow(sample, f"no image in {file.name}"))
         elif not number.isdecimal() or int(number) >= len(called):
             faults.add(f"samples where .cls is not a line number of {_CLASSES}, from 0", f"{sample} ({number!r})")
         else:
-            found.images.append(image)
-            found.labels[sample] = [label_of[int(number)]]
+            located.rows.append(image)
+            labels[sample] = [label_of[int(number)]]
     faults.raise_any()
-    return found
+    return labels, dict(zip(label_of, called, strict=True)), located
 
 
 def are_classes(folder: Path) -> bool:
@@ -143,7 +131,7 @@ def are_classes(folder: Path) -> bool:
     return len(set(within)) > 1 and "" not in within and not all(map(SPLIT.fullmatch, within))
 
 
-def _labels(path: Path, columns: Columns, separator: str | None) -> dict[str, list[str]]:
+def _labels(path: Path, columns: Columns | None, separator: str | None) -> dict[str, list[str]]:
     """Image -> its labels."""
     if path.is_dir():
         found = {image: [Path(image).parent.name] for image in images_below(require_folder(path, "folder of classes"))}
@@ -159,20 +147,12 @@ def _labels(path: Path, columns: Columns, separator: str | None) -> dict[str, li
                 f"first {strange[0]!r}; add them there, or leave their annotations out"
             )
         return {name_of[image]: categories for image, categories in objects.items()}
-    available, rows = open_table(path)
-    first = [*islice(rows, 1)]
-    column_of = FORMS["labels"].columns(available, columns, where=path, first=next(iter(first), None))
-    image, label = (column_of[role][0] for role in FORMS["labels"].needs)
     of_image: dict[str, list[str]] = {}
-    faults = Faults(str(path))
-    for n, row in enumerate(telling(path, (image, label), available, chain(first, rows), _WAYS), start=1):
-        if lacking := [name for name in (image, label) if row.get(name) in (None, "")]:
-            faults.add(f"rows without {' and without '.join(lacking)}", f"row {n}")
-            continue
-        cell = unlisted(row[label])
+    for row in rows_by_role("labels", TableRows(str(path), *open_table(path)), columns or NO_COLUMNS, _WAYS):
+        cell = unlisted(row["label"])
         cells = cell if isinstance(cell, list) else str(cell).split(separator) if separator else [cell]
-        of_image.setdefault(str(row[image]), []).extend(str(each).strip() if separator else str(each) for each in cells)
-    faults.raise_any()
+        texts = [str(each).strip() if separator else str(each) for each in cells]
+        of_image.setdefault(str(row["image"]), []).extend(texts)
     _tell_of_several(path, of_image)
     return {name: list(dict.fromkeys(labels)) for name, labels in of_image.items()}
 
@@ -182,7 +162,8 @@ def _tell_of_several(path: Path, labels: Mapping[str, Sequence[str]]) -> None:
     known = {label for of_image in labels.values() for label in of_image}
     for separator in "|;,/":
         parted = {label: {*map(str.strip, label.split(separator))} for label in sorted(known) if separator in label}
-        if several := [label for label, parts in parted.items() if len(parts) > 1 and parts <= known]:
+        sure = separator in "|;"  # hardly in the name of a class
+        if several := [label for label, parts in parted.items() if len(parts) > 1 and (sure or parts <= known)]:
             tell(
                 f"warning: {path}: {len(several)} labels look like several others, first {several[0]!r}; cut them with "
                 f'separator = "{separator}"'

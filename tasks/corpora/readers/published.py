@@ -10,21 +10,21 @@ A corpus of one of the first two forms, in tables, has no code of its own: ``tab
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
 from capim.store.errors import RequestError, some
-from capim.store.tables import read_json, read_json_lines
+from capim.store.tables import read_json, read_json_lines, read_text
 from capim.store.types import Corpus, ImageSource
-from capim.tasks.corpora import CORPORA, CorpusEntry, files
+from capim.tasks.corpora import CORPORA, CorpusEntry, files, pinned
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow
-from capim.tasks.corpora.images.image_files import Missing, image_id_of, locate_images
+from capim.tasks.corpora.images.image_files import image_id_of, locate_images
 from capim.tasks.corpora.images.source import Crops, crop_key
 from capim.tasks.corpora.readers.hub import HubSplit, load_split
 
@@ -52,7 +52,6 @@ def published_corpus(
     contents: PublishedContents,
     *,
     images: Images = None,
-    missing: Missing = "error",
     part: str = "",
     categories: Sequence[str] = (),
     hub: HubSplit | None = None,
@@ -80,7 +79,7 @@ def published_corpus(
     if own:
         origin = f"{UNPUBLISHED}{len(items):,} of {n_published:,} of {reader}"
     embedded = hub is not None and bool(hub.images)
-    located = locate_images(contents.images, None if embedded else images, missing=missing, origin=origin)
+    located = locate_images(contents.images, None if embedded else images, origin=origin)
     located = located._replace(source=hub if embedded else located.source or downloads)
     if boxes := contents.boxes:
         rows = [row._replace(key=crop_key(row.key, *boxes[row.id])) if row.id in boxes else row for row in located.rows]
@@ -96,42 +95,38 @@ def published_corpus(
     )
 
 
-class Translation(NamedTuple):
-    """The captions of one image in one language, in the order of their originals."""
-
-    image_id: str
-    texts: Sequence[str]
-    language: str = "en"
-    translator: str = "human"
-
-
-def translations(images: Sequence[ImageRow], texts: Iterable[Translation]) -> PublishedContents:
-    """The rows of captions in several languages.
+def captions_in(
+    language: str,
+    images: Sequence[ImageRow],
+    found: Sequence[tuple[str, Sequence[str]]],
+    where: object,
+    *,
+    translator: str = "human",
+) -> Iterator[CaptionRow]:
+    """Return one translator's captions in one language, in the order of the images; they are made one by one.
 
     A caption's id is ``image#language-translator-ordinal`` (``-translator`` only if it is not human), so that the
     translations of one caption differ in the middle only.
+
+    Args:
+        found: Id of an image and its captions, in the order of their originals.
+
+    Raises:
+        RequestError: Not every image is there exactly once.
     """
-
-    def captions() -> Iterator[CaptionRow]:
-        for image, each, language, translator in texts:
-            by = "" if translator == "human" else f"-{translator}"
-            for ordinal, text in enumerate(each):
-                yield CaptionRow(f"{image}#{language}{by}-{ordinal}", image, text, ordinal, language, translator)
-
-    return PublishedContents(images, captions())
-
-
-def of_images(images: Sequence[ImageRow], found: Sequence[Translation], where: object) -> Sequence[Translation]:
-    """Return a language's captions in the order of the images: exactly one per image."""
-    expected, got = [row.id for row in images], [each.image_id for each in found]
+    expected, got = [row.id for row in images], [image for image, _ in found]
     if sorted(expected) != sorted(got):
         other = sorted((Counter(expected) - Counter(got)) | (Counter(got) - Counter(expected)))
         raise RequestError(
             f"{where}: expected the {len(images)} images of the first language, each once, got {len(got)}; "
             f"not so: {some(other)}"
         )
-    caption_of = dict(zip(got, found, strict=True))
-    return [caption_of[image] for image in expected]
+    texts_of, name = dict(found), language if translator == "human" else f"{language}-{translator}"
+    return (
+        CaptionRow(f"{image}#{name}-{ordinal}", image, text, ordinal, language, translator)
+        for image in expected
+        for ordinal, text in enumerate(texts_of[image])
+    )
 
 
 class HardNegativeItem(NamedTuple):
@@ -196,40 +191,50 @@ def quadruples(items: Iterable[QuadrupleItem]) -> PublishedContents:
     return PublishedContents(images, captions, quadruples=rows)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PublishedTable:
+class PublishedTable(NamedTuple):
     """A corpus in tables (files, or splits on the hub) of captions, or of captions and hard negatives.
 
-    In ``file`` and ``split``, ``{part}`` is a category, or one of the corpus' languages: there is a table of each.
+    In names of files and splits, ``{part}`` is a category, or one of the corpus' languages: there is a table of each;
+    ``{split}`` is the split.
 
     Attributes:
-        file: Name of a table in the folder of the corpus: JSON lines, or JSON (a list of items, or an object of them).
-        columns: Role -> column: ``image`` (a file name) and ``caption`` (a text or several); of captions ``id`` (of the
-            image; else from its file name) and ``split``; of hard negatives ``negative`` and, for a second caption,
-            ``further``, and ``id`` (of the item within its category; else its place).
+        file: Name of a table in the folder of the corpus, or patterns of it, the first with a match: JSON lines, or
+            JSON (a list of items, or an object of them); with ``listed`` a text with a caption in each line.
+        columns: Role -> column: ``image`` (a file name; else the id with ``.jpg``), ``caption`` (a text or several);
+            of captions ``id`` (of the image; else from its file name) and ``split``; of hard negatives ``negative``
+            and, for a second caption, ``further``, and ``id`` (of the item within its category; else its place).
+        listed: Patterns of the name of the list of images, one a line, which the lines of captions follow.
+        nested: True if the captions of every language are an object of their own in a row.
         hint: Where the files can be had.
         images: Folder of the images next to the tables, if it is not named.
         categories: Of hard negatives.
-        splits: Values of the column ``split``; one is read, the first by default.
+        splits: Values of the column ``split``, or of ``{split}``; one is read, the first by default.
+        spelled: Part -> its name in names of files, where it is another.
         split: Of the hub.
+        hub_columns: Role -> column on the hub, where it is another.
         configs: Category -> configuration on the hub.
     """
 
-    file: str
-    columns: Mapping[str, str]
-    hint: str
+    file: str | Sequence[str]
+    columns: Mapping[str, str] = MappingProxyType({"image": "image", "caption": "caption"})
+    listed: Sequence[str] = ()
+    nested: bool = False
+    hint: str = ""
     images: str = ""
     categories: Sequence[str] = ()
     splits: Sequence[str] = ()
+    spelled: Mapping[str, str] = MappingProxyType({})
     split: str = ""
-    configs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    hub_columns: Mapping[str, str] = MappingProxyType({})
+    configs: Mapping[str, str] = MappingProxyType({})
 
 
 def table_reader(name: str) -> Callable[..., Corpus]:
     """Return the reader of a corpus with a table in its entry, with the options that apply to it."""
     entry = CORPORA[name]
     table = PublishedTable(**entry.table)
-    languages = entry.languages if "{part}" in table.file and not table.categories else ()
+    in_parts = "{part}" in "".join((*table.file, table.split))
+    languages = entry.languages if in_parts and not table.categories else ()
     choices = {"languages": languages, "categories": table.categories, "split": table.splits}
     usual: dict[str, Any] = {"split": next(iter(table.splits), ""), "dataset": entry.hub, "revision": None}
     reader = partial(_read_tables, name, table, **(choices | usual))
@@ -258,7 +263,6 @@ def _read_tables(
     languages: Sequence[str],
     categories: Sequence[str],
     split: str,
-    missing: Missing = "error",
     dataset: str,
     revision: str | None,
 ) -> Corpus:
@@ -274,16 +278,24 @@ def _read_tables(
     parts, hub = categories or languages or ("",), None
     tables: dict[str, Iterable[Row]] = {}
     if root is None:
+        table = table._replace(columns={**table.columns, **table.hub_columns}, nested=False)
         for part in parts:
             split_of_hub, config = table.split.format(part=part), table.configs.get(part)
-            loaded = load_split(dataset, split=split_of_hub, config=config, revision=revision)
+            loaded = load_split(dataset, split=split_of_hub, config=config, revision=revision or pinned(dataset))
             hub, place = hub or loaded, loaded.name
             tables[part] = rows_of(loaded)
     else:
         folder = files.require_folder(root, f"{name} folder")
-        images = images or (files.folder_in(folder, table.images) if table.images else None)
-        paths = files.require_files(folder, [table.file.format(part=part) for part in parts], hint=table.hint)
-        tables, place = {part: rows_of(file) for part, file in zip(parts, paths, strict=True)}, str(paths[0])
+        named = {part: _named(table.file, table.spelled.get(part, part), split) for part in parts}
+        listed = {"": _named(table.listed, "", split)} if table.listed else {}
+        paths = files.require_files(folder, listed | named, hint=table.hint)
+        first = next(iter(paths.values()))
+        images, place = images or (files.folder_in(first.parent, table.images) if table.images else None), str(first)
+        names = _image_names(paths.pop("")) if listed else None
+        rows = {
+            file: [*rows_of(file)] if names is None else _lines(file, names) for file in dict.fromkeys(paths.values())
+        }
+        tables = {part: rows[file] for part, file in paths.items()}
     if "negative" in table.columns:
         contents = hard_negatives(list(_negatives(table, tables)), numbered=False)
     else:
@@ -291,10 +303,28 @@ def _read_tables(
         if split and not contents.images:
             raise RequestError(f"{place}: no images of split {split!r} in it")
     part = split if split not in table.splits[:1] else ""
-    return published_corpus(name, contents, part=part, categories=categories, images=images, missing=missing, hub=hub)
+    return published_corpus(name, contents, part=part, categories=categories, images=images, hub=hub)
 
 
 Row: TypeAlias = tuple[str, object, Mapping[str, Any]]  # its place, for messages; its number; its cells
+
+
+def _named(patterns: str | Sequence[str], part: str, split: str) -> list[str]:
+    each = [patterns] if isinstance(patterns, str) else patterns
+    return [pattern.format(part=part, split=split) for pattern in each]
+
+
+def _image_names(file: Path) -> list[str]:
+    return [line.partition("#")[0].strip() for line in read_text(file).splitlines()]
+
+
+def _lines(file: Path, images: Sequence[str]) -> list[Row]:
+    """The lines of a text as the captions of these images."""
+    texts = read_text(file).removesuffix("\n").split("\n")  # not splitlines, which also splits at other separators
+    if len(texts) != len(images):
+        raise RequestError(f"{file}: expected {len(images)} captions, one a line, got {len(texts)}")
+    rows = enumerate(zip(images, texts, strict=True))
+    return [(f"{file}: line {n + 1}", n, {"image": image, "caption": text}) for n, (image, text) in rows]
 
 
 def rows_of(source: Path | HubSplit) -> Iterator[Row]:
@@ -329,21 +359,25 @@ def _captions(
     """The captions of every language, in the order of the images of the first."""
     columns, first = table.columns, next(iter(tables))
     images: list[ImageRow] = []
-    captions: list[Translation] = []
+    captions: list[Iterator[CaptionRow]] = []
     for language, rows in tables.items():
         found = []
         for where, number, row in rows:
-            if split and files.field(row, columns["split"], str, where) != split:
+            if "split" in columns and files.field(row, columns["split"], str, where) != split:
                 continue
             if "id" in columns:
                 identifier = str(files.field(row, columns["id"], int | str, where))
             else:
                 identifier = image_id_of(files.field(row, columns["image"], str, where))
             if language == first:
-                embedded = hub is not None and hub.images
-                key = f"{embedded[0]}/{number}" if embedded else files.field(row, columns["image"], str, where)
+                key = f"{identifier}.jpg"
+                if hub is not None and hub.images:
+                    key = f"{hub.images[0]}/{number}"
+                elif "image" in columns:
+                    key = files.field(row, columns["image"], str, where)
                 images.append(ImageRow(identifier, key))
-            texts = files.texts_in(row, columns["caption"], where)  # the hub has lists as texts
-            found.append(Translation(identifier, texts, language or "en"))
-        captions += of_images(images, found, f"{name}: {language}")
-    return translations(images, captions)
+            said = files.field(row, language, dict, where) if table.nested else row
+            texts = files.texts_in(said, columns["caption"], where)  # the hub has lists as texts
+            found.append((identifier, texts))
+        captions.append(captions_in(language or "en", images, found, f"{name}: {language}"))
+    return PublishedContents(images, chain.from_iterable(captions))

@@ -81,7 +81,7 @@ def read_shapes_winoground(
             images.append(_image_row(f"{name}-{side}", member, number))
             captions.append(CaptionRow(f"{name}-{side}-0", f"{name}-{side}", wordings(member)[0]))
         quadruples.append(QuadrupleRow(name, f"{name}-0", f"{name}-1", f"{name}-0-0", f"{name}-1-0", (tag,)))
-    return _corpus("shapes-winoground", images, captions, seed, quadruples)
+    return _corpus("shapes-winoground", images, captions, seed, quadruples=quadruples)
 
 
 def read_shapes_multilingual(*, n_scenes: Annotated[int, Field(ge=1)] = 200, seed: int = 0) -> Corpus:
@@ -117,23 +117,15 @@ def read_shapes_labels(*, n_scenes: Annotated[int, Field(ge=20, le=900)] = 300, 
     return _corpus("shapes-labels", [image for image, _ in labelled], prompts, seed, relevance=relevance)
 
 
-def _corpus(
-    name: str,
-    images: Iterable[ImageRow],
-    captions: Iterable[CaptionRow],
-    seed: int,
-    quadruples: Iterable[QuadrupleRow] = (),
-    relevance: Iterable[RelevanceRow] = (),
-) -> Corpus:
+def _corpus(name: str, images: Iterable[ImageRow], captions: Iterable[CaptionRow], seed: int, **more: Any) -> Corpus:
     return build_corpus(
         name,
         images,
         captions,
         source=RenderedImages(draw_scene, seed),
-        quadruples=quadruples,
-        relevance=relevance,
         licence=CORPORA[name].licence,
         origin="tasks/corpora/readers/shapes.py: rendered scenes, held out from the training of the tiny models",
+        **more,
     )
 
 

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from capim.store.errors import RequestError
-from capim.store.forms import NO_COLUMNS, Columns
-from capim.store.tables import SUFFIXES, glance, is_image_name, open_table, skipping_bad_rows, suffix_of, uncompressed
+from capim.store.forms import FORMS, NO_COLUMNS, Columns, usual_column
+from capim.store.sets.matching import whole_number
+from capim.store.tables import SUFFIXES, glance, is_image_name, open_table, suffix_of, uncompressed
 from capim.store.types import Corpus
 from capim.tasks.corpora.files import corpus_name, require_file
-from capim.tasks.corpora.images.image_files import Missing, without_image_suffix
+from capim.tasks.corpora.images.image_files import image_id_of, without_image_suffix
 from capim.tasks.corpora.readers import forms
 
 STEMS = ("captions", "metadata", "pairs", "quadruples")  # of tables that are found before any other
@@ -30,9 +31,7 @@ def read_table(
     reference_language: str = "en",
     ids_only: bool = False,
     split: str | None = None,
-    missing: Missing = "error",
     name: str | None = None,
-    licence: str = "unknown",
 ) -> Corpus:
     """The corpus of a table, in the order of its rows.
 
@@ -42,7 +41,6 @@ def read_table(
             next to the table if it exists.
         form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`capim.store.forms`); by default taken
             from the table's name or its columns.
-        missing: With ``skip``, images without a file, rows without a caption and rows that cannot be read are left out.
         split: The rows to read of a table with a column ``split``; unless given, those of ``test``, or all if there are
             none.
 
@@ -56,14 +54,38 @@ def read_table(
             f"{path}: no table in it; looked for {', '.join(f'{stem}.csv' for stem in STEMS)} and the like, and for "
             "any other table with a column of images and one of captions"
         )
+    _refuse_ids_of_others(file, columns or {})
     available, rows = open_table(file)
     read = forms.rows_to_read(forms.TableRows(str(file), available, rows, str(file)), split, columns or {})
     beside = [folder for folder in (file.parent / "images", file.parent) if folder.is_dir()]
     form = form or forms.own_form(uncompressed(file).stem, read.available, columns or {})
     options = forms.RowOptions(form, columns or {}, language, reference_language, ids_only)
-    name = name or corpus_name(path)
-    with skipping_bad_rows(missing == "skip"):
-        return forms.corpus_of_rows(name, read, options, images=images or beside, missing=missing, licence=licence)
+    return forms.corpus_of_rows(name or corpus_name(path), read, options, images=images or beside)
+
+
+def _refuse_ids_of_others(file: Path, columns: Columns) -> None:
+    """Raise ``RequestError`` if the images are ids of another table of the folder, which has the names of files."""
+    available, rows = open_table(file)
+    ours, row = FORMS["captions"].find("image", available), next(rows, {})
+    if ours is None or "image" in columns or is_image_name(cell := str(row.get(ours))):
+        return
+    for other in tables_in(file.parent):
+        key = usual_column((ours, "id"), _names_of(other)) if other != file else None
+        for each in open_table(other).rows if key is not None else ():
+            name = next(filter(is_image_name, map(str, each.values())), cell)
+            if str(each.get(str(key))) == cell and whole_number(image_id_of(name)) != whole_number(cell):
+                raise RequestError(
+                    f"{file}: {ours} {cell!r} is an id in {other.name}, which has the name of its file, {name!r}: join "
+                    f"the two, in a table with a column of the names (--columns image={ours} if ids are such names)"
+                )
+
+
+def _names_of(file: Path) -> list[str]:
+    """The columns of a table; none of what is no table."""
+    try:
+        return table_columns(file)
+    except RequestError:
+        return []
 
 
 def named_table(folder: Path) -> Path | None:
@@ -84,7 +106,7 @@ def any_table(folder: Path, columns: Columns = NO_COLUMNS) -> Path | None:
     Raises:
         RequestError: There are several.
     """
-    images = {without_image_suffix(file.name) for file in folder.iterdir()}
+    images = {without_image_suffix(file.name) for file in folder.iterdir() if is_image_name(file.name)}
     others = [file for file in tables_in(folder) if uncompressed(file).stem not in images]
     return _only(folder, [file for file in others if _fits(file, columns)])
 
@@ -105,14 +127,6 @@ def table_columns(file: Path) -> list[str]:
     if isinstance(found, RequestError):
         raise RequestError(found.faults)
     return [*found]
-
-
-def columns_or_none(file: Path) -> list[str] | None:
-    """As :func:`table_columns`; None for a file that is no table."""
-    try:
-        return table_columns(file)
-    except RequestError:
-        return None
 
 
 @lru_cache(maxsize=256)
@@ -163,8 +177,8 @@ def holds_images(file: Path) -> bool:
 
 def form_of_file(file: Path, columns: Columns = NO_COLUMNS) -> str | None:
     """The form of a table by the names of its columns and what the user calls them; None for any other file."""
-    available = columns_or_none(file)
-    return None if available is None else forms.form_of(uncompressed(file).stem, available, columns)
+    available = _names_of(file)
+    return forms.form_of(uncompressed(file).stem, available, columns) if available else None
 
 
 def _fits(file: Path, columns: Columns = NO_COLUMNS) -> bool:
@@ -177,6 +191,7 @@ def _only(folder: Path, files: list[Path]) -> Path | None:
         raise RequestError(
             f"{folder}: several tables could be its captions: {names}; name one in place of the folder, as in "
             f'`capim check {files[0]}`, or in {folder / "corpus.toml"} with reader = "table" and '
-            f'root = "{files[0].name}"'
+            f'root = "{files[0].name}"; if they are parts of one table, join them, as with '
+            "duckdb.read_parquet('*.parquet').write_parquet(FILE)"
         )
     return files[0] if files else None

@@ -10,8 +10,8 @@ import json
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
@@ -19,7 +19,7 @@ from typing import BinaryIO
 from capim.store.errors import RequestError
 from capim.store.tables import IMAGE_SUFFIXES
 from capim.store.types import Corpus
-from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora import CORPORA, pinned
 from capim.tasks.corpora.build import CaptionRow, ImageRow, SkippedRow
 from capim.tasks.corpora.files import corpus_name, require_folder, texts_in
 from capim.tasks.corpora.images.decode import image_facts
@@ -31,6 +31,7 @@ from capim.tasks.corpora.readers.image_texts import Lines, lines_of, refuse_seve
 _NAME = re.compile(r"^((?:.*/)?[^./][^.]*)\.([^/]+)$")
 _KEY = re.compile(r"^(\d+)\+(\d+)@(.+)$")
 _LARGEST_TEXT = 1 << 20
+_GLANCE = 100  # files of a shard, by which the ends of their names are shown
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,6 @@ def read_webdataset(
     captions_in_file: Lines | None = None,
     language: str = "en",
     name: str | None = None,
-    licence: str = "unknown",
-    origin: str | None = None,
 ) -> Corpus:
     """The samples of all shards, in the order of the shards' names and then of their members.
 
@@ -74,7 +73,6 @@ def read_webdataset(
             field ``caption``).
         captions_in_file: ``one`` if a whole text is one caption, ``each`` if each of its lines is one, as in the shards
             of CLIP_benchmark. It has to be given if any text has several lines.
-        origin: Where they come from; the folder unless given.
 
     Raises:
         RequestError: No file matches, a shard is compressed, damaged or cut short, or sample names repeat; a shard
@@ -98,7 +96,15 @@ def read_webdataset(
         found.rows.append(image)
     if captions_in_file is None:
         refuse_several(several, folder)
-    return found.corpus(name or corpus_name(folder), captions, licence=licence, origin=origin or str(folder))
+    try:
+        return found.corpus(name or corpus_name(folder), captions, origin=str(folder))
+    except RequestError as error:
+        if found.rows or not found.skipped:
+            raise
+        with tarfile.open(files[0], "r:") as tar:
+            ends = ", ".join(dict.fromkeys(end for _, end, _ in islice(_named_members(tar), _GLANCE)))
+        way = 'name that of the captions with caption = "…"; an image ends with its suffix alone, as in name.jpg'
+        raise RequestError([*error.faults, f"{files[0]}: its files end with {ends}: {way}"]) from error
 
 
 def read_cc3m(
@@ -120,15 +126,9 @@ def read_cc3m(
         RequestError: The shards do not exist and cannot be downloaded, or one is damaged.
     """
     if root is None:
-        root = files_of(dataset, revision, shards)
-    return read_webdataset(
-        root,
-        shards=shards,
-        captions_in_file="one",
-        name="cc3m-validation",
-        licence=CORPORA["cc3m"].licence,
-        origin=f"https://huggingface.co/datasets/{dataset}",
-    )
+        root = files_of(dataset, revision or pinned(dataset), shards)
+    corpus = read_webdataset(root, shards=shards, captions_in_file="one", name="cc3m-validation")
+    return replace(corpus, licence=CORPORA["cc3m"].licence, origin=f"https://huggingface.co/datasets/{dataset}")
 
 
 def samples_of(

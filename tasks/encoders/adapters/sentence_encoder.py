@@ -42,6 +42,11 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     limit = getattr(model[0], "query_length", None) or model.max_seq_length or np.inf
 
     def preprocessed(items: list[Any], modality: Modality) -> Inputs:
+        if modality == "image" and not model.supports("image"):
+            raise RequestError(
+                f"encoder {spec.name!r}: {spec.checkpoint} reads {' and '.join(model.modalities)}, not images; its "
+                "captions can be encoded: capim embed --only captions"
+            )
         prompt = str(spec.options[f"{modality}_prompt"]) or None
         return rows_of_items(model.preprocess(items, prompt=prompt, **tasks[modality]), len(items))
 

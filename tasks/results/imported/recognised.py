@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, is_number
 from capim.store.files import is_vector, reading
-from capim.store.forms import FORMS, IMPORTS, NO_COLUMNS, REFUSED, Columns, fold
+from capim.store.forms import FORMS, IMPORTS, NO_COLUMNS, REFUSED, Columns, fold, refuse_lower_better
 from capim.store.sets.lists import QRELS, RUN, first_line, form_of_line, json_lists, list_columns, says_qrels
-from capim.store.sets.vector_files import ARRAYS, read_contents, side_of
+from capim.store.sets.vector_files import ARRAYS, are_vectors, flat, read_contents, side_of
 from capim.store.tables import NAMED, TYPED, first_row, open_table, read_json, suffix_of
 
 What: TypeAlias = Literal["vectors", "outcomes", "scores", "run", "qrels", "judged", "published"]
@@ -114,7 +114,9 @@ def _of_file(path: Path, columns: Columns) -> list[Recognised]:
 def _of_arrays(path: Path) -> list[Recognised]:
     names = _array_names(path)
     sides = {side_of(name) for name in names} - {None}
-    if any(_SCORES.search(name.lower()) for name in names or [path.stem]):
+    named = [path.stem] if {*names} <= {"embeddings", "arr_0"} else names
+    refuse_lower_better(path, *named)
+    if any(_SCORES.search(name.lower()) for name in named):
         return [Recognised("scores", path)]
     if sides == {"image", "caption"}:
         return [Recognised("vectors", path, "image"), Recognised("vectors", path, "caption")]
@@ -141,6 +143,8 @@ def _of_json(path: Path, loaded: object, columns: Columns) -> Recognised:
     if isinstance(loaded, dict):
         if _is_published(loaded):
             return Recognised("published", path)
+        if any(map(are_vectors, loaded.values())):
+            return Recognised("vectors", path, side_of(path.stem))
         if next(json_lists(loaded), None) is not None:
             return Recognised("qrels" if says_qrels(path.stem) else "run", path)
         lists = [each for each in loaded.values() if isinstance(each, list) and each and isinstance(each[0], dict)]
@@ -176,10 +180,14 @@ def _of_columns(path: Path, first: Mapping[str, Any], columns: Columns) -> Recog
     if kind_of(dict.fromkeys(map(our_name, row))) is not None:
         return Recognised("outcomes", path)
     of_numbers = [
-        name for name, cell in row.items() if isinstance(cell, float) or (isinstance(cell, str) and is_number(cell))
+        name for name, cell in row.items() if isinstance(cell, float | str) and is_number(str(cell).replace(",", "."))
     ]
     n = len(of_numbers)
-    if n > 3 or any(map(is_vector, cells)) or any(str(cell).startswith("[") for cell in cells):
+    if (
+        n > 3
+        or any(is_vector(cell) for _, cell in flat(first))
+        or any(re.match(r"\[[\[\s\d.+-]", str(cell)) for cell in cells)
+    ):
         is_matrix = n > 3 and (_SCORES.search(path.stem.lower()) or not _are_components(of_numbers))
         return Recognised("scores", path) if is_matrix else Recognised("vectors", path, side_of(path.stem))
     return Recognised("outcomes", path) if suffix_of(path) in NAMED and len(names) > 1 else None

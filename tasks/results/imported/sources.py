@@ -28,16 +28,15 @@ from pyarrow.parquet import read_schema
 
 from capim.store.errors import RequestError, is_number, noted, some, unknown
 from capim.store.files import existing_file, reading
-from capim.store.forms import FORMS, NO_COLUMNS, Columns, renamed
+from capim.store.forms import FORMS, NO_COLUMNS, Columns, option, refuse_lower_better, renamed
 from capim.store.row_types import columns_of, rows_in
 from capim.store.rows import in_order
 from capim.store.schema import OfProtocol, OfStates, Outcome
 from capim.store.sets.columns_read import telling
-from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.sets.matching import POSITION, Items, key_of, match
 from capim.store.sets.vector_files import ARRAYS, mapped, read_contents
 from capim.store.tables import DELIMITED, NAMED, PARQUET, open_table, read_row_file, records, suffix_of
-from capim.store.types import OF_OUTCOMES, Corpus, EncoderSpec, SetKey, digest16
+from capim.store.types import Corpus, EncoderSpec, SetKey, digest16
 from capim.tasks.ranking.maxsim_products import score_table
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
@@ -65,12 +64,15 @@ class Source(NamedTuple):
     Attributes:
         kind: ``outcomes`` (a table, exported outcomes, or a folder of hit lists or tables), ``scores``, ``run``; or
             ``qrels`` with runs, or ``published`` results.
-        encoder: Name of the model; "" where hit lists name it.
+        encoder: Name of the model; "" where hit lists, or the tags of runs, name it.
         protocols: Only these; "" and none: all that the file determines.
         by_position: The user says that rows follow the corpus.
         runs: Of ``qrels``: the runs on the documents that they judge.
         columns: Role -> column, as the user names them.
         skip_bad_rows: Leave out rows that cannot be read, or of items that the corpus does not have.
+        revision: Of the model, as the user names it.
+        note: Remark on the model; of ``published`` results their source.
+        same_as: The stored model that the outcomes are of.
     """
 
     kind: Kind
@@ -81,6 +83,9 @@ class Source(NamedTuple):
     runs: tuple[str, ...] = ()
     columns: Columns = NO_COLUMNS
     skip_bad_rows: bool = False
+    revision: str | None = None
+    note: str | None = None
+    same_as: str | None = None
 
 
 def described_corpus(
@@ -181,7 +186,7 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     """Return the outcomes of one encoder on a corpus, protocol by protocol.
 
     Args:
-        corpus: Rows of other corpora are left out.
+        corpus: Rows of other corpora, and of other states of this one, are left out.
         protocols: Only these; all in the table if empty.
 
     Raises:
@@ -189,21 +194,12 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     """
     columns = [each.name for each in fields(OfProtocol)]
     exported = rows_in(OfProtocol, table.select(columns).group_by(columns, use_threads=False).aggregate([]))
-    of_corpus = [row for row in exported if row.corpus == corpus.name]
-    of_state = [row for row in of_corpus if row.corpus_fingerprint == corpus.fingerprint]
-    if not of_corpus:
-        others = ", ".join(sorted({row.corpus for row in exported}))
-        raise RequestError(f"no exported outcome is of corpus {corpus.name!r}, but of {others}")
-    if not of_state:
+    of_state = [row for row in exported if (row.corpus, row.corpus_fingerprint) == (corpus.name, corpus.fingerprint)]
+    if len({row.encoder for row in of_state}) != 1:
+        has = {f"{row.encoder} on {row.corpus} ({row.corpus_fingerprint})": None for row in exported}
         raise RequestError(
-            f"the exported outcomes are of another state of corpus {corpus.name!r} "
-            f"({of_corpus[0].corpus_fingerprint}); the one given is {corpus.fingerprint}"
-        )
-    encoders = sorted({row.encoder for row in of_state})
-    if len(encoders) > 1:
-        raise RequestError(
-            f"the exported outcomes are of {len(encoders)} encoders ({', '.join(encoders)}); export one of them: "
-            "`capim export outcomes --encoder NAME`"
+            f"expected the outcomes of one encoder on {corpus.name} ({corpus.fingerprint}), got {some([*has])}; export "
+            f"them: `capim export outcomes --encoder NAME --corpus {corpus.name}`"
         )
     stored = list(dict.fromkeys(row.protocol for row in of_state))
     names = [name for name in stored if not protocols or name in protocols]
@@ -255,35 +251,6 @@ def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
     if faults:
         raise RequestError(faults)
     return found
-
-
-def encoder_of_outcomes(
-    name: str, *, revision: str | None = None, note: str | None = None, namesakes: Sequence[EncoderSpec] = ()
-) -> EncoderSpec:
-    """The model that outcomes are of: what the user says it is. No adapter ever loads it; ``dim`` has no meaning.
-
-    Args:
-        revision: Any text that tells its versions apart; that of the stored model unless given.
-        note: A remark for readers of reports; that of the stored model unless given.
-        namesakes: What the name has meant in the store, oldest first.
-
-    Raises:
-        RequestError: The name is that of a model of another kind, or is not a name; the revision can move; or the
-            stored model has another note.
-    """
-    for spec in namesakes:
-        if spec.adapter != OF_OUTCOMES:
-            raise RequestError(
-                f"encoder {name!r} is in the store as another kind ({spec.adapter}, {spec.checkpoint}); import "
-                f"outcomes under another name, or with --same-as {name} if they are of that model"
-            )
-    revision = revision or (namesakes[-1].revision if namesakes else UNVERSIONED)
-    known = next((spec for spec in reversed(namesakes) if spec.revision == revision), None)
-    if known is not None:
-        if faults := note_faults(known, note):
-            raise RequestError(faults)
-        return known
-    return declared_encoder(name, OF_OUTCOMES, revision, note, dim=1)
 
 
 def evaluation_of(outcomes: Outcomes, encoder: EncoderSpec, corpus: Corpus) -> str:
@@ -352,6 +319,7 @@ def read_matrix(path: Path, columns: Columns = NO_COLUMNS) -> ScoreMatrix:
     """
     if suffix_of(path) not in SUFFIXES:
         raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
+    refuse_lower_better(path, path.stem)
     with reading(existing_file(path)):
         if suffix_of(path) in NAMED:
             matrix = _of_table(path, columns)
@@ -377,7 +345,9 @@ def _of_arrays(path: Path, columns: Columns) -> ScoreMatrix:
     own = {role: form.find(role, named) for role in form.roles}
     scores = own.pop("scores") or next(iter(arrays), "") if len(arrays) == 1 or own["scores"] else None
     if scores is None:
-        raise RequestError(f"{path}: expected an array named 'scores', got {', '.join(arrays) or 'none'}")
+        way = option("scores")
+        raise RequestError(f"{path}: expected an array named 'scores', got {', '.join(arrays) or 'none'}; {way}")
+    refuse_lower_better(path, next(name for name, role in role_of.items() if role == scores))
     if strange := [name for name in lists if role_of.get(name) not in own.values()]:
         raise RequestError(
             f"{path}: array {', '.join(strange)} is unknown; expected scores, and ids of captions in 'queries', of "

@@ -39,7 +39,6 @@ from capim.store.sets.matching import (
     by_id,
     key_columns,
     key_of,
-    known_ids,
     left_out_of,
     match,
     names_of,
@@ -171,29 +170,22 @@ class Sets(Items):
     categories: Sequence[str] | None = None
 
 
-class Notes(NamedTuple):
-    """Sentences about the rows of an import: how they were matched, by which columns, rows left out, and faults."""
-
-    how: list[str]
-    by: list[str]
-    left_out: list[str]
-    faults: list[str]
-
-    def matched(self, sentence: str, by: str) -> None:
-        """Note how rows were matched; once for all cutoffs."""
-        if sentence not in self.how:
-            self.how.append(sentence)
-            self.by.append(by)
-
-
 class TablePart(NamedTuple):
-    """Rows of one kind about one protocol; ``named`` is "" where the kind decides: pairs and quadruples."""
+    """Rows of one kind about one protocol, and what is to say of them.
+
+    Attributes:
+        named: The protocol; "" where the kind decides: pairs and quadruples.
+        how: Sentence on how rows were matched -> the columns by which they were.
+        left_out: Sentences on rows that were left out.
+    """
 
     kind: str
     named: str
     rows: list[Row]
     by_position: bool
-    notes: Notes
+    how: dict[str, str]
+    left_out: list[str]
+    faults: list[str]
 
     @property
     def columns(self) -> dict[str, list[Any]]:
@@ -228,17 +220,14 @@ def queries_of(task: RetrievalTask, corpus: Corpus) -> Items:
     )
 
 
-def compositional_items(
-    corpus: Corpus, direction: Literal["pairs", "quadruples"], asked: NDArray[np.int64] | None = None
-) -> Sets:
-    """Return the pairs or quadruples of a corpus with their two texts.
+def compositional_items(corpus: Corpus, direction: Literal["pairs", "quadruples"], asked: NDArray[np.int64]) -> Sets:
+    """Return the pairs or quadruples of a corpus in these rows, with their two texts.
 
-    ``asked``: rows that are queries; all unless given. SugarCrepe++'s items have two right captions, and a query is
+    SugarCrepe++'s items have two right captions, and a query is
     the first of both, so that items count as its users count them.
     """
     pairs = direction == "pairs"
-    table = corpus.pairs if pairs else corpus.quadruples
-    table = table if asked is None else table.take(asked)
+    table = (corpus.pairs if pairs else corpus.quadruples).take(asked)
     columns = ("caption_id", "negative_id") if pairs else ("caption_0", "caption_1")
     text_of = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
     first, second = ([plain_text(text_of[name] or "") for name in table[column].to_pylist()] for column in columns)
@@ -272,11 +261,11 @@ def matched_rows(part: TablePart, items: Items) -> NDArray[np.int64]:
         if fault := _other_texts(rows, [places[0] for places in key.places], items):
             if key.column not in QUERY:  # a number of the row, perhaps
                 return _by_texts(part, items)
-            part.notes.faults.append(fault)
+            part.faults.append(fault)
     positions, numbers = np.full(len(rows), -1), [row[NUMBER] for row in rows]
-    with noted(part.notes.faults):
+    with noted(part.faults):
         found = match(columns, len(rows), items, by_position=part.by_position, rows=numbers)
-        part.notes.matched(found.how, found.by)
+        part.how[found.how] = found.by
         positions[:] = found.positions
     return positions
 
@@ -305,18 +294,18 @@ def _texts(row: Row) -> tuple[str, str]:
 
 
 def _by_texts(part: TablePart, items: Sets) -> NDArray[np.int64]:
-    rows, notes = part.rows, part.notes
+    rows = part.rows
     places: dict[tuple[str, str], list[int]] = {}
     for position, both in enumerate(items.texts):
         places.setdefault(both, []).append(position)
     positions = np.array([_next(places.get(_texts(row), []), row, items) for row in rows], dtype=np.int64)
     unknown = np.flatnonzero(positions < 0)
     if unknown.size == len(rows):
-        notes.faults.append(f"none of the {len(rows)} rows has the texts of one of the {len(items.ids)} {items.kind}")
-    notes.matched(f"{len(rows) - unknown.size:,} of {len(rows):,} rows matched by their texts", "texts")
+        part.faults.append(f"none of the {len(rows)} rows has the texts of one of the {len(items.ids)} {items.kind}")
+    part.how[f"{len(rows) - unknown.size:,} of {len(rows):,} rows matched by their texts"] = "texts"
     if unknown.size:
         row = rows[int(unknown[0])]
-        notes.left_out.append(
+        part.left_out.append(
             f"{unknown.size} of {len(rows)} rows left out because their texts are not in the corpus, first row "
             f"{row[NUMBER]}: {plain_text(row['caption'])!r}"
         )
@@ -380,17 +369,17 @@ def outcomes_of_rows(
     how, left_out, by, found = list[str](), list[str](), dict[str, str](), dict[str, Outcomes]()
     own, names = {"protocol"}, dict.fromkeys(name for row in rows for name in row if name != NUMBER)
     for part in _parts(rows, protocols, corpus, faults, by_position=by_position):
-        read, notes = _of_choices if part.kind in _DIRECTION_OF_KIND else _of_retrieval, part.notes
+        read = _of_choices if part.kind in _DIRECTION_OF_KIND else _of_retrieval
         for outcomes in read(part, corpus):
-            by[outcomes.protocol.id] = ", ".join(dict.fromkeys(notes.by))
+            by[outcomes.protocol.id] = ", ".join(dict.fromkeys(part.how.values()))
             if outcomes.protocol.id in found:
-                notes.faults.append(f"rows of several kinds are about {outcomes.protocol.id!r}; keep one kind")
+                part.faults.append(f"rows of several kinds are about {outcomes.protocol.id!r}; keep one kind")
             found[outcomes.protocol.id] = outcomes
-        own |= {*OUTCOMES[part.kind], *chain.from_iterable(map(columns_of_match, notes.by))}
+        own |= {*OUTCOMES[part.kind], *chain.from_iterable(map(columns_of_match, part.how.values()))}
         start = f"{part.named}: " if part.named else ""
-        faults += [start + fault for fault in notes.faults]
-        how += [start + sentence for sentence in notes.how]
-        left_out += notes.left_out
+        faults += [start + fault for fault in part.faults]
+        how += [start + sentence for sentence in part.how]
+        left_out += part.left_out
     if faults:
         raise RequestError(faults)
     known = [name for name in names if name in own]
@@ -408,17 +397,17 @@ def _parts(
         columns = ", ".join(name for name in without[0] if name != NUMBER) or "none of the known columns"
         faults.append(
             f"{len(without)} of {len(rows)} rows say no outcome, first row {without[0][NUMBER]} (it has {columns}); "
-            f"expected one of: {wanted}. See docs/outcomes.md"
+            f"expected one of: {wanted}. See docs/outcomes.md; a run of scores: --run FILE"
         )
         return []
     chosen: dict[tuple[str, str], list[Row]] = {}
     for row, kind in zip(rows, kinds, strict=True):
-        for protocol in [str(row["protocol"])] if "protocol" in row else list(protocols) or [""]:
-            if "protocol" not in row or not protocols or protocol in protocols:
-                chosen.setdefault((kind or "", protocol), []).append(row)
+        own = [each for each in [str(row.get("protocol"))] if not protocols or each in protocols]
+        for protocol in own if "protocol" in row else list(protocols) or [""]:
+            chosen.setdefault((kind or "", protocol), []).append(row)
     if not chosen:
         faults.append(f"no row is about {', '.join(protocols)}")
-    parts = [TablePart(*about, of_part, by_position, Notes([], [], [], [])) for about, of_part in chosen.items()]
+    parts = [TablePart(*about, of_part, by_position, {}, [], []) for about, of_part in chosen.items()]
     return [
         part
         if part.named or part.kind in _DIRECTION_OF_KIND
@@ -428,7 +417,7 @@ def _parts(
 
 
 def _of_retrieval(part: TablePart, corpus: Corpus) -> list[Outcomes]:
-    task, faults = build_task(corpus, *select_protocols(corpus, [part.named])), part.notes.faults
+    task, faults = build_task(corpus, *select_protocols(corpus, [part.named])), part.faults
     if not isinstance(task, RetrievalTask):
         says = ", ".join(OUTCOMES[part.kind])
         faults.append(f"{says}: only of retrieval protocols, {part.named} is of {task.protocol.direction}")
@@ -465,36 +454,30 @@ def headline_of(ids: Mapping[str, Sequence[object]], corpus: Corpus) -> str:
         RequestError: They are both, neither or missing.
     """
     judged = pc.any(pc.equal(corpus.relevance["ground_truth"], pa.scalar(JUDGED))).as_py()
-    headlines = {"captions": JUDGED_QUERIES if judged else MAIN[0], "images": MAIN[1]}
-    sides: dict[str, Modality] = {"captions": "caption", "images": "image"}
-    of_kind = {
-        kind: [by_id(texts(getattr(corpus, kind)["id"])), *names_of(corpus, side).values()]
-        for kind, side in sides.items()
-    }
-    foreign = {name: kind for kind, other in (("captions", "images"), ("images", "captions")) for name in KEYS[other]}
-    found: dict[str, tuple[bool, int]] = dict.fromkeys(headlines, (False, 0))
-    columns = [name for name in ids if name in USUAL] or list(ids)
-    for name in columns:
-        cells = [cell for cell in ids[name] if cell is not None]
-        once = len(set(map(str, cells))) == len(cells)  # of two columns of ids, queries are in the one without repeats
-        for kind, ways in of_kind.items():
-            known = (sum(map(bool, known_ids(cells, way))) for way in ways)
-            n_known = 0 if foreign.get(name) == kind else max(known)
-            found[kind] = max(found[kind], (once and n_known == len(cells) > 0, n_known))
+    headlines: dict[Modality, str] = {"caption": JUDGED_QUERIES if judged else MAIN[0], "image": MAIN[1]}
+    found: dict[Modality, tuple[bool, int]] = {}
+    columns = {name: cells for name, cells in ids.items() if name in USUAL} or ids
+    for side in headlines:
+        foreign = KEYS["images" if side == "caption" else "captions"]
+        own = {name: cells for name, cells in columns.items() if name not in foreign}
+        key = key_of(own, Items.of_corpus(corpus, side))
+        cells = [str(cell) for cell in own[key.column] if cell is not None] if key is not None else []
+        n_known = 0 if key is None else key.n_known
+        found[side] = n_known == len(cells) == len({*cells}) > 0, n_known  # queries are in a column without repeats
     (once, n_other), (only_once, n_known) = sorted(found.values())
     if n_known > 2 * n_other or only_once > once:  # numbers of captions may be those of other images by chance
-        return headlines[max(found, key=lambda kind: found[kind])]
-    both = "of captions and of images" if any(found["captions"]) else "of neither captions nor images"
+        return headlines[max(found, key=found.__getitem__)]
+    both = "of captions and of images" if any(found["caption"]) else "of neither captions nor images"
     names = ", ".join(f"`{name}`" for name in key_columns(columns, "") or columns)
     what = "the queries" if names in ("`query`", "`query_id`") else f"the cells of {names}"
-    first = next((cell for name in columns for cell in ids[name] if cell is not None), None)
+    first = next((cell for cells in columns.values() for cell in cells if cell is not None), None)
     reason = "the rows have no column `query`" if first is None else f"{what} are ids {both}, first {first!r}"
     raise RequestError(f"corpus {corpus.name!r}: {reason}; name the protocol with --protocol or a column `protocol`")
 
 
 def _of_hits(part: TablePart, task: RetrievalTask, items: Items) -> list[Outcomes]:
     """Hits among the first k; every k is about all queries."""
-    faults = part.notes.faults
+    faults = part.faults
     cutoffs, correct = ranks(part.rows, "k", faults), flags(part.rows, "correct", faults)
     hits: dict[int, NDArray[np.int64]] = {}
     for cutoff in np.unique(cutoffs).tolist():
@@ -506,7 +489,7 @@ def _of_hits(part: TablePart, task: RetrievalTask, items: Items) -> list[Outcome
 
 def _all_once(part: TablePart, items: Items) -> NDArray[np.int64]:
     """Return the query of every row; a fault unless every query has one row."""
-    faults = part.notes.faults
+    faults = part.faults
     before = len(faults)
     positions = matched_rows(part, items)
     if len(faults) == before and (fault := missing(positions, np.arange(len(items.ids)), items)):
@@ -515,7 +498,7 @@ def _all_once(part: TablePart, items: Items) -> NDArray[np.int64]:
 
 
 def _of_choices(part: TablePart, corpus: Corpus) -> list[Outcomes]:
-    direction, says, faults = _DIRECTION_OF_KIND[part.kind], ", ".join(OUTCOMES[part.kind]), part.notes.faults
+    direction, says, faults = _DIRECTION_OF_KIND[part.kind], ", ".join(OUTCOMES[part.kind]), part.faults
     # all of the direction but a caption against all its negatives, which is another choice
     every = [p for p in protocols_of(corpus) if p.direction == direction and p.name != ALL_NEGATIVES]
     wanted = select_protocols(corpus, [part.named]) if part.named else every
@@ -551,7 +534,7 @@ def _of_choices(part: TablePart, corpus: Corpus) -> list[Outcomes]:
 
 def _judgements(part: TablePart) -> NDArray[np.bool_]:
     """Shape ``(n_rows, 1)`` for pairs; ``(n_rows, 4)`` for halves, ``(n_rows, 2)`` for text and image."""
-    faults = part.notes.faults
+    faults = part.faults
     judged = np.stack([flags(part.rows, column, faults) for column in OUTCOMES[part.kind]], axis=1)
     if part.kind == "pairs":
         return judged

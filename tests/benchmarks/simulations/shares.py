@@ -1,4 +1,4 @@
-"""Coverage of the intervals of a share of hits, over the grid of ``docs/protocols.md``, section 6.
+"""Coverage of the intervals of a share of hits, over the grid of ``docs/statistical_methods.md``.
 
 An image's captions hit with a probability of its own, drawn from a beta distribution whose spread gives the intraclass
 correlation. Only the number of images with 0, 1, .. hits matters, so a data set is one multinomial draw.

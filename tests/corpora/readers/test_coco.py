@@ -12,7 +12,6 @@ from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora.check import corpus_facts
 from capim.tasks.corpora.description import open_corpus
-from capim.tasks.corpora.images.image_files import coco_id, coco_names
 from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGORY_OF
 from capim.tasks.corpora.readers.karpathy import SIXTH_CAPTIONS, karpathy_test_annotation_ids, read_coco_karpathy
 from tests.corpora import own_data
@@ -157,7 +156,8 @@ def test_the_folder_of_real_photographs_gives_the_part_of_the_split_that_is_ther
     file, images = shared_data / "coco_karpathy" / "test_5k.json", shared_data / "coco_photos" / "images"
     with pytest.raises(RequestError, match=r"4990 of its images are not in .*missing = \"skip\""):
         read_coco_karpathy(file, images=images)
-    corpus = read_coco_karpathy(file, images=images, missing="skip")
+    skipping = {"reader": "coco-karpathy", "root": str(file), "images": str(images), "missing": "skip"}
+    corpus = open_corpus(skipping)
     assert (corpus.images.num_rows, corpus.captions.num_rows, corpus.skipped.num_rows) == (10, 50, 4990)
     assert corpus.images["sha"].null_count == 0
     assert corpus.relevance.num_rows == 105
@@ -199,12 +199,6 @@ def test_a_file_of_another_split_is_refused(tmp_path: Path) -> None:
     assert read_coco_karpathy(tmp_path / "coco_karpathy_val.json", split="val").name == "coco-karpathy-val"
     with pytest.raises(RequestError, match="no images of split 'val'; it has test"):
         read_coco_karpathy(forms(tmp_path)["dataset_coco.json"], split="val")
-
-
-def test_coco_file_names_of_2014_and_2017_mean_the_same_image() -> None:
-    assert coco_id("COCO_train2014_000000000009.jpg") == coco_id("val2017/000000000009.jpg") == "9"
-    assert "COCO_val2014_000000000009.jpg" in coco_names("000000000009.jpg")
-    assert "val2017/000000000009.jpg" in coco_names("COCO_val2014_000000000009.jpg")
 
 
 def test_the_80_categories_have_12_supercategories(shared_data: Path) -> None:

@@ -14,7 +14,7 @@ from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.readers.hub import load_split, read_hub
-from capim.tasks.corpora.readers.negatives import ARO_HUB, read_aro
+from capim.tasks.corpora.readers.published_files import ARO_HUB, read_aro
 from tests.corpora import hub_copies, local_copies
 from tests.corpora.own_data import contents, jpeg, publish, refusal, write
 
@@ -87,15 +87,6 @@ def test_aro_order_gives_four_pairs_for_each_caption(tmp_path: Path, monkeypatch
     kinds = ("nouns_and_adj", "allbut_nouns_and_adj", "within_trigrams", "trigrams")
     assert corpus.pairs["category"].to_pylist() == [f"shuffle_{kind}" for kind in kinds]
     assert corpus.pairs["caption_id"].unique().to_pylist() == ["0"]
-
-
-def test_a_table_and_a_hub_copy_of_the_same_data_have_one_fingerprint(tmp_path: Path) -> None:
-    rows = {"id": ["x", "y"], "caption": [["one"], ["three"]], "image": [jpeg(0), jpeg(1)]}
-    flat = publish(tmp_path / "flat", rows)
-    table = b"id,image,caption\nx,a.jpg,one\ny,b.jpg,three\n"
-    write(tmp_path / "table", {"a.jpg": jpeg(0), "b.jpg": jpeg(1), "captions.csv": table})
-    corpus = open_corpus({"reader": "table", "root": str(tmp_path / "table"), "name": "mine"})
-    assert same(corpus, reader="hub", dataset=flat, name="mine")
 
 
 def test_pairs_and_quadruples_come_from_named_columns(tmp_path: Path) -> None:

@@ -16,11 +16,9 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.check import check_corpus, corpus_facts, describe_change
 from capim.tasks.corpora.description import open_corpus, reader_call
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, SubsetCounts
-from capim.tasks.corpora.naming import list_corpora
 from capim.tasks.corpora.readers import hub
 from capim.tasks.corpora.readers import judged as judged_reader
 from tests.corpora.own_data import contents, json_lines, png, publish, refusal, write
@@ -141,16 +139,6 @@ def test_a_table_of_queries_pages_and_grades_is_a_judged_corpus(tmp_path: Path) 
     described = {"reader": "judged", "dataset": str(tmp_path / "own" / "asked.csv")}
     assert "expected a folder, or a table with columns query and image; it has question, image" in refusal(described)
     assert len(open_corpus({**described, "columns": {"queries.query": "question"}}).captions) == 1
-
-
-def test_a_folder_is_recognised_by_its_queries_and_judgements(tmp_path: Path) -> None:
-    beir(tmp_path / "beir")
-    mteb(tmp_path / "mteb")
-    for layout in ("beir", "mteb"):
-        found = check_corpus(str(tmp_path / layout))
-        assert found.ok, found.lines()
-        assert found.recognised == "queries, documents and judgements"
-        assert "caption q3 is left out: no document is judged relevant to this query" in found.warnings
 
 
 def test_text_and_place_of_a_page_group_and_types_of_a_query_are_kept(tmp_path: Path) -> None:
@@ -304,23 +292,6 @@ def test_every_task_and_subset_of_vidore_is_named_with_its_revision_and_counts()
     }  # fmt: skip
 
 
-def test_tasks_are_listed_with_their_size_and_one_without_counts_says_so() -> None:
-    rows = {row["name"]: row for row in list_corpora()}
-    assert rows["Vidore3FinanceEnRetrieval"]["size"] == "2,942 pages, 309 queries, each of 6 languages"
-    assert rows["VidoreArxivQARetrieval"]["size"] == "500 pages, 500 queries"
-    assert rows["JinaVDRTQARetrieval"]["size"] == "393 pages, 981 queries"
-    assert rows["MIRACLVisionRetrieval-de"]["size"] == "6,302 pages, 128 queries"  # and one with the text of another
-    assert rows["NanoViDoRe3"]["size"] == "no published counts"
-    assert set(JUDGED_TASKS) <= set(CORPORA)
-
-
-def test_a_task_has_its_own_name_headline_and_languages(tiny: dict[str, Any]) -> None:
-    corpus = open_corpus(tiny)
-    assert (corpus.name, corpus.main_metric) == (TASK, "nDCG@5")
-    assert set(corpus.captions["language"].to_pylist()) == {"en", "fr"}
-    assert open_corpus({**tiny, "subsets": ["french"]}).captions.num_rows == 2
-
-
 def test_a_wrong_count_is_an_error_that_names_both(tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     counts = {"french": TINY, "english": TINY._replace(samples=6, judgements=9)}
     monkeypatch.setitem(JUDGED_TASKS, TASK, replace(JUDGED_TASKS[TASK], subsets=counts))
@@ -353,31 +324,34 @@ def miracl(root: Path, language: str, *, without_picture: str = "") -> None:
     parquet(root, {f"{name}-{language}": table for name, table in tables.items()})
 
 
-def test_the_rows_of_jinavdr_and_miracl_vision_are_those_of_mteb() -> None:
+def test_the_rows_of_jinavdr_miracl_vision_kovidore_and_visrag_are_those_of_mteb() -> None:
     spec = find_spec("mteb")
     assert spec is not None
     assert spec.origin is not None
     package = Path(spec.origin).parent
-    statistics = package / "descriptive_stats" / "Image" / "DocumentUnderstanding"
-    loaders = package / "tasks" / "retrieval" / "multilingual"
-    code = "".join((loaders / f"{n}_retrieval.py").read_text() for n in ("jina_vdr_bench", "miracl_vision"))
+    loaders = ("*/jina_vdr_bench", "*/miracl_vision", "kor/kovidore2_bench", "eng/visrag_ret_*")
+    files = [file for name in loaders for file in (package / "tasks" / "retrieval").glob(f"{name}_retrieval.py")]
+    code = "".join(file.read_text() for file in files)
     expected, found = {}, {}
-    for file in [*statistics.glob("JinaVDR*.json"), statistics / "MIRACLVisionRetrieval.json"]:
+    families = ("JinaVDR", "MIRACLVision", "KoVidore2", "VisRAG")
+    for file in (file for name in families for file in (package / "descriptive_stats").rglob(f"{name}*.json")):
         ((split, whole),) = json.loads(file.read_text()).items()
         for subset, part in (whole.get("hf_subset_descriptive_stats") or {"default": whole}).items():
             judged = part["relevant_docs_statistics"]
             counts = (judged[f"{key}_relevant_docs{per}"] for key, per in zip(
                 ("num", "min", "max"), ("", "_per_query", "_per_query"), strict=True))  # fmt: skip
             texts = part["queries_text_statistics"]["unique_texts"]
-            expected[file.stem, subset] = split, (part["num_samples"], texts, *counts)
+            named = "" if file.stem.startswith(families[2:]) else subset
+            expected[file.stem, named] = split, (part["num_samples"], texts, *counts)
     for name, task in JUDGED_TASKS.items():
-        if task.task.startswith(("JinaVDR", "MIRACL")):
+        if task.task.startswith(families):
             assert f'"path": "{task.dataset}",\n            "revision": "{task.revision}"' in code
             ((subset, counted),) = task.subsets.items()
-            assert name == (task.task if subset == "default" else f"{task.task}-{subset}")
+            assert name == (task.task if subset in ("", "default") else f"{task.task}-{subset}")
             found[task.task, subset] = task.split, counted
     assert found == expected
-    assert len({task for task, _ in found}) == 44
+    assert len({task for task, _ in found}) == 54
+    assert JUDGED_TASKS["VisRAGRetSlideVQA"].main_metric == "recall@10"
 
 
 def test_a_task_of_jinavdr_is_read_from_its_folders_here_and_on_the_hub(
@@ -409,8 +383,8 @@ def test_a_language_of_jinavdr_is_a_corpus_since_each_has_its_own_documents(
     assert 'subsets = ["jp"]' in message
 
 
-def test_a_language_of_miracl_vision_has_pages_with_text_and_the_pictures_that_they_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_language_of_miracl_vision_has_pages_with_text_and_the_pictures_that_they_name_here_and_on_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_hub: Hub
 ) -> None:
     miracl(tmp_path / "all", "ar")
     miracl(tmp_path / "all", "bn", without_picture="p2")
@@ -424,16 +398,8 @@ def test_a_language_of_miracl_vision_has_pages_with_text_and_the_pictures_that_t
     assert contents(corpus) == [page(n) for n in range(3)]
     bengali = {"reader": "MIRACLVisionRetrieval-bn", "root": str(tmp_path / "all")}
     assert "1 documents hold no image, the first 'p2'" in refusal(bengali)
-
-
-def test_miracl_vision_is_read_from_its_configurations_on_the_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_hub: Hub
-) -> None:
-    miracl(tmp_path, "ar")
-    miracl(tmp_path, "bn")
-    expect(monkeypatch, MIRACL)
-    wanted = on_hub(tmp_path)
-    assert open_corpus(MIRACL).images.num_rows == 3
+    wanted = on_hub(tmp_path / "all")
+    assert open_corpus(MIRACL).fingerprint == corpus.fingerprint
     assert wanted == {
         ("nvidia/miracl-vision", "default", f"{table}-ar", "309e1696433408fbd555959cf1da968f3814f8b6")
         for table in ("corpus", "images", "queries", "qrels")

@@ -20,7 +20,7 @@ from capim.tasks.corpora.check import check_corpus, corpus_facts
 from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.images.source import Crops, Folders, crop_key
-from capim.tasks.corpora.readers.translations import TRANSLATORS
+from capim.tasks.corpora.readers.published_files import TRANSLATORS
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from tests.corpora import local_copies
 from tests.corpora.own_data import Put, csv_file, refusal, texts
@@ -67,10 +67,15 @@ DOCCI = "docci_descriptions.jsonlines"
         ("docci", {DOCCI: '{"split": "test", "example_id": "a"}\n'}, {}, "line 1: no 'image_file'"),
         ("urban1k", {}, {}, "no caption/*.txt in it; unpack Urban1k.zip of huggingface.co/datasets"),
         ("multi30k", {}, {}, "no image_splits/test_2016_flickr.txt"),
-        ("multi30k", VAL, {"split": "val", **DE}, "in it; or leave 'de' out of languages"),
+        ("multi30k", VAL, {"split": "val", **DE}, "in it; or leave their languages out of languages"),
         ("multi30k", {**VAL, "raw/val.de.gz": "not gzip"}, {"split": "val", **DE}, "val.de.gz: cannot be read"),
         ("xtd10", XTD, DE, "no test_1kcaptions_de.txt or XTD10/"),
-        ("xtd10", {**XTD, "test_1kcaptions_de.txt": "eins\nzwei\n"}, DE, "expected 1 captions in 'de', got 2"),
+        (
+            "xtd10",
+            {**XTD, "test_1kcaptions_de.txt": "eins\nzwei\n"},
+            DE,
+            "test_1kcaptions_de.txt: expected 1 captions, one a line, got 2",
+        ),
         ("negbench", {"a.csv": f"{QUESTION}4,a,b,t,7.jpg\n"}, {}, "row 0: expected correct_answer to be the number of"),
         ("negbench", {"a.csv": f"{QUESTION}c,a,b,t,7.jpg\n"}, {}, "one of caption_0, caption_1, got 'c'"),
         ("negbench", {"a.csv": "caption_0\na\n"}, {}, "expected a column image_path or filepath, and correct_answer"),
@@ -274,14 +279,6 @@ def test_own_files_in_a_published_form_have_a_name_and_a_source_of_their_own(
     (tmp_path / "mine" / "examples.jsonl").write_text(json.dumps(example))
     quads = open_corpus({"reader": "winoground", "root": str(tmp_path / "mine"), "ids_only": True})
     assert (quads.name, quads.licence) == ("winoground-mine", "the user's")
-
-
-def test_mmvp_pairs_follow_each_other_and_carry_their_pattern(put: Put) -> None:
-    root = put({"Questions.csv": "Question ID,Type,Statement\n1,Color,A red cup\n2,Color,A blue cup\n"})
-    corpus = read("mmvp-vlm", root)
-    assert (corpus.name, tags_of(corpus)) == (f"mmvp-vlm-{root.name}", [["Color"]])
-    assert corpus.images["key"].to_pylist() == ["Color/1.jpg", "Color/2.jpg"]
-    assert corpus.captions["text"].to_pylist() == ["a photo of A red cup", "a photo of A blue cup"]
 
 
 def test_winoground_examples_carry_the_tags_of_both_papers(tmp_path: Path, shared_data: Path) -> None:

@@ -75,13 +75,11 @@ def test_pairs_and_quadruples_are_recognised_by_the_name_of_the_table_or_its_col
     assert quadruples.captions["image_id"].to_pylist() == ["a.png", "b.png"]
 
 
-def test_ids_alone_are_enough_for_embeddings_made_elsewhere(put: Put) -> None:
-    root = put({"ids.csv": "image,caption_id\n17,c1\n17,c2\n18,c3\n"})
-    corpus = table(root / "ids.csv", ids_only=True)
-    assert texts(corpus) == [("17", None), ("17", None), ("18", None)]
-    assert corpus.captions["id"].to_pylist() == ["c1", "c2", "c3"]
-    assert corpus.captions["ordinal"].to_pylist() == [0, 1, 0]
-    assert corpus.source is None
+def test_rows_that_cannot_be_read_are_left_out_on_request_whatever_reads_the_table(put: Put) -> None:
+    root = put({"classes.csv": "image,label\na.png,cat\nb.png,dog\nb.png\n"}, "a.png", "b.png") / "classes.csv"
+    labels = {"reader": "labels", "root": str(root)}
+    assert "expected 2 cells as in the header, got 1; put texts that contain the separator in quotes" in refusal(labels)
+    assert open_corpus({**labels, "missing": "skip"}).images["id"].to_pylist() == ["a.png", "b.png"]
 
 
 def test_images_without_a_file_are_an_error_or_a_listed_skip(put: Put, folder: Path) -> None:
@@ -123,7 +121,11 @@ CELLS = '{"image": {"bytes": "x"}, "caption": "a"}\n{"image": "a.png", "caption"
         ("t.jsonl", "{nope\n", "line 1 is not JSON"),
         ("t.jsonl", CELLS, "rows where image is neither text nor number: row 1 (dict)"),
         ("t.jsonl", CELLS, "a list of texts, or of objects with a text: row 2 (7), row 3 ([])"),
-        ("t.xlsx", "", "a table (.csv, .tsv, .jsonl, .ndjson, .json, .parquet, .parq, .arrow, .feather, .txt, .token)"),
+        (
+            "t.xlsx",
+            "",
+            "a table (.csv, .tsv, .jsonl, .ndjson, .jsonlines, .json, .parquet, .parq, .arrow, .feather, .txt, .token)",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_table_is_named(
@@ -131,13 +133,6 @@ def test_what_is_wrong_in_a_table_is_named(
 ) -> None:
     put({name: content})
     assert expected in refusal({"reader": "table", "root": str(folder / name)})
-
-
-def test_captions_may_be_objects_with_a_text(put: Put) -> None:
-    of_a = {"image": "a.png", "captions": [{"text": "one", "id": 3}, {"raw": "two"}]}
-    rows = [of_a, {"image": "b.png", "captions": ["three"]}]
-    root = put({"captions.jsonl": "\n".join(map(json.dumps, rows))}, "a.png", "b.png")
-    assert texts(open_corpus(root)) == [("a.png", "one"), ("a.png", "two"), ("b.png", "three")]
 
 
 def test_an_archive_is_to_be_unpacked(folder: Path) -> None:
@@ -180,7 +175,7 @@ def test_json_lines_of_which_a_later_one_has_more_keys_lose_nothing(put: Put) ->
     [
         ("image,captoin", 'no column for caption; it has image, captoin; name it with columns.caption = "captoin"'),
         ("imgae,caption", 'no column for image; it has imgae, caption; name it with columns.image = "imgae"'),
-        ("url,caption", "'url' holds addresses: download the images first"),
+        ("url,caption", "'url' may be meant, by its first cell"),
         ("image,title", 'name it with columns.caption = "…"'),
     ],
 )

@@ -56,7 +56,7 @@ def test_cc3m_reads_its_validation_shards_alone_and_offline_says_how_to_get_them
     shard(tmp_path / "cc3m-validation-0000.tar", {"1.png": png("red"), "1.txt": b"a"})
     shard(tmp_path / "cc3m-train-0000.tar", {"1.png": png("red"), "1.txt": b"a"})
     assert read_cc3m(tmp_path).images.num_rows == 1
-    with pytest.raises(RequestError, match=r"pixparse/cc3m-wds .*not in the cache"):
+    with pytest.raises(RequestError, match=r"pixparse/cc3m-wds .*the cache does not hold it; .*run: hf download"):
         read_cc3m()
 
 
@@ -66,6 +66,11 @@ def test_cc3m_reads_its_validation_shards_alone_and_offline_says_how_to_get_them
         ({"1.png": b"x", "1.txt": b"\xff"}, "txt", "a.tar: 1.txt: not UTF-8 text"),
         ({}, "txt", "no images; check"),
         ({"1.png": b"x"}, "txt", "no images (all 1 were left out; the first: no txt caption in a.tar)"),
+        (
+            {"1.image.png": b"x", "1.txt": b"y"},
+            "txt",
+            "a.tar: its files end with image.png, txt: name that of the captions",
+        ),
         ({"1.png": b"x", "1.json": b"{"}, "json", "1.json: not JSON"),
         ({"1.png": b"x", "1.json": b'{"caption": 3}'}, "json", "1.json: 'caption' is 3, expected a text or a list of"),
     ],

@@ -103,15 +103,16 @@ def build_siglip2_naflex(folder: Path) -> None:
     _save(folder, config, pixels, tokenizer, "Siglip2Processor")
 
 
-def build_tipsv2(folder: Path) -> None:
+def build_tipsv2(folder: Path, *, dim: int = DIM) -> None:
     """google/tipsv2-b14: DINOv2's eye with a register, a text tower that averages its tokens; nothing is projected."""
     from transformers.models.tipsv2.tokenization_tipsv2 import Tipsv2Tokenizer
 
     letters = [chr(i) for i in range(33, 127) if not chr(i).isupper()]
     pieces = ["<pad>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *letters]
     tokenizer = Tipsv2Tokenizer(vocab={piece: number for number, piece in enumerate(pieces)}, merges=[])
-    text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 64}
-    vision = {key: value for key, value in VISION.items() if key != "intermediate_size"} | {"mlp_ratio": 2}
+    text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 64, "hidden_size": dim}
+    vision = {key: value for key, value in VISION.items() if key != "intermediate_size"}
+    vision |= {"mlp_ratio": 2, "hidden_size": dim}
     config = transformers.Tipsv2Config(text_config=text, vision_config=vision)
     _save(folder, config, transformers.Tipsv2ImageProcessor(size=SQUARE), tokenizer, "Tipsv2Processor")
     file = folder / "model.safetensors"  # the published ones have no temperature

@@ -33,7 +33,7 @@ def build_single(folder: Path, *, dim: int = 32) -> None:
     SentenceTransformer(modules=modules, prompts=PROMPTS, device="cpu").save_pretrained(str(folder))
 
 
-def build_multi(folder: Path) -> None:
+def build_multi(folder: Path, *, dim: int = 16) -> None:
     """A ``MultiVectorEncoder`` with a projection of its own and prompts."""
     import torch
     from sentence_transformers import MultiVectorEncoder
@@ -41,7 +41,7 @@ def build_multi(folder: Path) -> None:
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
     torch.manual_seed(0)
-    project = Dense(32, 16, bias=False, activation_function=torch.nn.Identity(), module_input_name="token_embeddings")
+    project = Dense(32, dim, bias=False, activation_function=torch.nn.Identity(), module_input_name="token_embeddings")
     modules = [_qwen3_vl(), project, MultiVectorMask(), Normalize(module_input_name="token_embeddings")]
     MultiVectorEncoder(modules=modules, prompts=PROMPTS, device="cpu").save_pretrained(str(folder))
 

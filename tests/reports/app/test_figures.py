@@ -6,12 +6,11 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from capim.store import EmbeddingStore
@@ -21,7 +20,6 @@ from capim.store.types import MODALITIES
 from capim.store.upkeep.removal import drop_set, drop_superseded
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics import METRICS
-from capim.tasks.protocols import Protocol
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import OTHER, SPECS, random_store
 from tests.reports.app.stores import NoServices, asking, csv_of, evaluate, two_runs
@@ -52,46 +50,24 @@ def test_the_grid_shows_every_encoder_and_its_rows_are_its_sql(
     assert f"/queries?corpus=coco-karpathy&protocol=t2i/all&wrong={names[0]}" in html.unescape(page)
 
 
-def test_one_against_another_counts_what_the_lists_behind_it_count(client: TestClient) -> None:
-    page = client.get("/compare?protocol=t2i/all").text
-    cells = re.findall(r'<td class="num"><a href="([^"]+)">([\d,]+)</a></td>', page)
+def test_two_encoders_are_compared_by_what_each_finds_as_the_lists_behind_it_count(client: TestClient) -> None:
+    names = re.findall(r'name="wrong" value="([^"]*)"', client.get("/queries?protocol=t2i/all").text)
+    page = client.get(f"/queries?protocol=t2i/all&encoders={names[1]},{names[0]}").text
+    quarters = page.partition('class="quarters"')[2].partition("</table>")[0]
+    assert f"found by {names[0]}</th>" in quarters.partition("</thead>")[0]
+    cells = re.findall(r'<td class="num"><a href="([^"]+)">([\d,]+)</a></td>', quarters)
     assert len(cells) == 4
+    tied = re.findall(r"(\d+) quer\w+ decided by a tie", page)
+    assert sum(int(number) for _, number in cells) + sum(map(int, tied)) == 80
     for target, number in cells:
         listed = client.get(html.unescape(target)).text
         assert re.search(rf'id="count"[^>]*>{number} of', listed), target
-    [address] = re.findall(r'data-points="([^"]+)"', page)
-    points = client.get(html.unescape(address)).json()
-    assert sum(n for _, _, n in points) == 80
-    first, second, n = points[-1]
-    a, b = re.findall(r'data-[ab]="([^"]+)"', page)
-    inside = client.get(f"/queries?protocol=t2i/all&ranks={a}:{first}-{first},{b}:{second}-{second}").text
-    assert re.search(rf'id="count"[^>]*>{n} of', inside)
-    wrong = client.get(f"/queries?protocol=t2i/all&ranks={a}:9-2,nobody:1-2")
+    assert "The stored tests of the two" in page
+    assert f"{names[1]} − {names[0]}" in page
+    assert 'class="quarters"' not in client.get(f"/queries?protocol=t2i/all&encoders={names[0]}").text
+    wrong = client.get("/queries?protocol=t2i/all&encoders=nobody")
     assert wrong.status_code == 400
-    assert "9-2" in wrong.text
     assert "nobody" in wrong.text
-
-
-def test_only_tasks_of_two_encoders_are_offered_and_an_encoder_without_the_new_task_is_replaced(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The form keeps both encoders when another task is chosen."""
-    assert isinstance(client.app, Starlette)
-    snapshot = client.app.state.capim.snapshot()
-    corpus = snapshot.chosen("", "i2t/any").corpus
-    whole = snapshot.evaluated[corpus, "i2t/any"]
-    first, second, absent = whole.evaluations
-    of_two = replace(whole, evaluations={name: whole.evaluations[name] for name in (first, second)})
-    of_one = replace(whole, protocol=Protocol.of("i2t/one"), evaluations={first: whole.evaluations[first]})
-    evaluated = {**snapshot.evaluated, (corpus, "i2t/any"): of_two, (corpus, "i2t/one"): of_one}
-    monkeypatch.setitem(vars(snapshot), "evaluated", evaluated)
-    answer = client.get(f"/compare?corpus={corpus}&protocol=i2t/any&a={absent}&b={second}")
-    assert answer.status_code == 200
-    assert f"{absent} was not evaluated on this task" in html.unescape(answer.text)
-    assert {"a": first, "b": second} == dict(re.findall(r'data-([ab])="([^"]+)"', html.unescape(answer.text)))
-    assert 'value="i2t/any"' in answer.text
-    assert 'value="i2t/one"' not in answer.text
-    assert client.get(f"/compare?corpus={corpus}&protocol=i2t/any&a=nobody").status_code == 400
 
 
 def test_changed_figures_and_then_changed_queries(runs: TestClient, runs_store: EmbeddingStore) -> None:
@@ -108,7 +84,6 @@ def test_changed_figures_and_then_changed_queries(runs: TestClient, runs_store: 
         int(re.findall(of, page)[0]) for of in (r"of (\d+) shared figures", r"(\d+) of \d+ shared figures")
     )
     assert shared > changed == len(rows)
-    assert 'hx-get="/runs"' in runs.get("/").text, "the first page loads this summary"
 
     found = re.findall(r'href="(/runs\?[^"]*t2i/all[^"]*)#queries"', page)
     address = found[0].replace("&amp;", "&")
@@ -116,6 +91,9 @@ def test_changed_figures_and_then_changed_queries(runs: TestClient, runs_store: 
     counted = runs_store.sql(runs.get(f"{address}&as=sql").text)
     assert queries.count('<td class="num good">') + queries.count('<td class="num bad">') == min(50, len(counted))
     first = counted.to_pylist()[0]
+    place = html.unescape(re.findall(r'href="(/query/[^"]+)"', queries)[0])
+    assert runs.get(place).status_code == 200
+    assert first["query_id"] in place
     outcomes = runs_store.rows("outcomes", protocol="t2i/all", encoder="one", query_id=first["query_id"])
     assert {*outcomes["rank_worst"].to_pylist()} == {first["old_rank_worst"], first["new_rank_worst"]}
 
@@ -133,10 +111,10 @@ def chosen_runs(page: str) -> dict[str, tuple[list[str], str]]:
     return found
 
 
-def recorded(store: EmbeddingStore, run: str, command: str, uses: list[str]) -> None:
+def recorded(store: EmbeddingStore, run: str, command: str, uses: list[str], *, days: int = 0) -> None:
     """The record of a run that used what has these keys and made nothing."""
     last = store.rows("runs").sort_by("started").to_pylist()[-1]
-    now = datetime.now(UTC)
+    now = datetime.now(UTC) - timedelta(days=days)
     row = {**last, "run": run, "command": command, "uses": uses, "started": now, "finished": now}
     store.write_rows("runs", pa.Table.from_pylist([row], schema=columns_of(Run)))
 
@@ -157,6 +135,9 @@ def test_runs_that_evaluated_nothing_are_not_compared_unless_they_are_asked_for(
         asked = chosen_runs(client.get("/runs?new=imported").text)
         assert (asked["old"][1], asked["new"][1]) == ("third", "imported")
         assert asked["new"][0][0].endswith("evaluated nothing (completed): capim import")
+        recorded(store, "night", "capim run", texts(store.rows("derived")["key"]), days=1)
+        chosen = chosen_runs(client.get("/runs").text)
+        assert (chosen["old"][1], chosen["new"][1]) == ("night", "third"), "runs of one night count as one"
 
 
 def test_results_that_were_removed_between_two_runs_are_named_and_nothing_is_called_equal(tmp_path: Path) -> None:

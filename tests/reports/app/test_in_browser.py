@@ -70,15 +70,6 @@ def elsewhere(window: Watched, address: str) -> set[str]:
     return {url for url in window.requests if not url.startswith((f"{address}/", "data:"))}
 
 
-def drag(page: Page, *corners: tuple[float, float]) -> None:
-    """Draw a line with the mouse."""
-    page.mouse.move(*corners[0])
-    page.mouse.down()
-    for corner in corners[1:]:
-        page.mouse.move(*corner)
-    page.mouse.up()
-
-
 def _count(page: Page) -> int:
     return int(page.locator("#count").inner_text().split(" of ")[0].replace(",", ""))
 
@@ -131,8 +122,8 @@ def test_a_list_goes_on_while_one_scrolls_and_ends(watched: Watched, address: st
     assert "page=" not in page.url
 
 
-def test_the_text_filter_keeps_what_is_typed_and_the_box_of_ranks_lists_its_queries(
-    watched: Watched, address: str
+def test_the_text_filter_keeps_what_is_typed_and_two_encoders_are_compared_within_it(
+    watched: Watched, address: str, served_store: EmbeddingStore
 ) -> None:
     page = watched.page
     page.goto(f"{address}/queries?protocol=t2i/all")
@@ -140,17 +131,19 @@ def test_the_text_filter_keeps_what_is_typed_and_the_box_of_ranks_lists_its_quer
     page.wait_for_url("**text=fox**")
     page.wait_for_function("() => document.querySelector('#count').textContent.startsWith('10 ')")
     assert page.locator("#text").input_value() == "fox"
-    page.goto(f"{address}/compare?protocol=t2i/all")
-    page.wait_for_selector("#scatter[data-drawn]")
-    page.wait_for_load_state("networkidle")
-    box = page.locator("#scatter").bounding_box()
-    assert box is not None
-    right, bottom = box["x"] + box["width"] - 5, box["y"] + box["height"] - 5
-    drag(page, (box["x"] + 5, bottom), (right, box["y"] + 5))
-    page.wait_for_selector("#brushed .queries")
-    assert _count(page) == 80, "the box around everything"
-    page.evaluate("() => { document.querySelector('#a').options[0].value = 'nobody' }")
-    page.locator("#a").select_option("nobody")
+    a, b, _ = sorted(served_store.counts("outcomes", "encoder"))
+    for at, name in enumerate((a, b)):
+        with page.expect_response(lambda answer: "/queries?" in answer.url):
+            page.locator("select[name=encoders]").nth(at).select_option(name)
+        page.wait_for_function("n => location.href.split('encoders=').length === n + 2", arg=at)
+    page.locator(".quarters").wait_for()
+    assert page.url.count("encoders=") == 2 and "text=fox" in page.url
+    found = page.locator(".quarters td a").all_inner_texts()
+    assert sum(map(int, found)) <= 10, "of the filter"
+    page.locator(".quarters td a").first.click()
+    page.wait_for_url("**right=**")
+    page.locator("select[name=corpus]").evaluate("select => { select.options[0].value = 'nobody' }")
+    page.locator("select[name=corpus]").dispatch_event("change")
     page.get_by_text("This cannot be shown").wait_for()  # an error is shown in the page, too
     assert "400 (Bad Request)" in watched.complaints.pop()
 
@@ -160,17 +153,24 @@ def test_what_is_copied_is_the_sql_of_the_view(watched: Watched, address: str, s
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.goto(f"{address}/queries?protocol=t2i/all&text=fox")
     page.get_by_role("button", name="Copy as SQL").click()
-    page.wait_for_function("() => document.querySelector('.view-tools output').textContent === 'Copied'")
+    page.get_by_role("button", name="Copied").wait_for()
     assert served_store.sql(page.evaluate("navigator.clipboard.readText()")).num_rows == _count(page) == 10
 
 
-def test_axe_finds_nothing_and_nothing_runs_over_the_edge(watched: Watched, browser: Browser, address: str) -> None:
+def test_axe_finds_nothing_and_nothing_runs_over_the_edge(
+    watched: Watched, browser: Browser, address: str, served_store: EmbeddingStore
+) -> None:
     context = browser.new_context(bypass_csp=True, storage_state=watched.page.context.storage_state())
     page = context.new_page()
     found = []
     page.goto(f"{address}/queries?protocol=t2i/all&text=fox")
     one = str(page.locator(".queries tbody th a").first.get_attribute("href"))
-    for path in ("/", "/queries?protocol=t2i/all", one, "/compare?protocol=t2i/all"):
+    for path in (
+        "/",
+        "/queries?protocol=t2i/all",
+        one,
+        f"/queries?protocol=t2i/all&encoders={','.join(sorted(served_store.counts('outcomes', 'encoder'))[:2])}",
+    ):
         page.set_viewport_size({"width": WIDTHS[-1], "height": 900})
         page.goto(f"{address}{path}")
         if path == "/":

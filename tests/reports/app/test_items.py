@@ -12,6 +12,8 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from capim.flows.searching import find
+from capim.reports.rows.choice import best_first
+from capim.reports.rows.reading import read_report_data
 from capim.store import EmbeddingStore
 from capim.store.schema import texts
 from capim.tasks.corpora.readers.shapes import read_shapes
@@ -49,6 +51,22 @@ def test_a_model_is_loaded_when_it_searches_first_and_finds_what_the_command_fin
     assert "<form" not in saved
 
 
+def test_a_search_begins_with_the_encoders_that_the_first_page_has_first(
+    asker: TestClient, asked: EmbeddingStore
+) -> None:
+    checked = re.findall(r'name="encoders" value="([^"]+)" checked', asker.get("/search").text)
+    assert checked == best_first(read_report_data(asked))[:2]
+
+
+def test_a_search_keeps_the_task_that_one_came_from(asker: TestClient) -> None:
+    assert (
+        'href="/search?corpus=shapes&amp;protocol=i2t/any"' in asker.get("/queries?protocol=i2t/any&corpus=shapes").text
+    )
+    page = asker.get("/search?corpus=shapes&protocol=i2t/any").text
+    assert page.count('<input type="hidden" name="protocol" value="i2t/any">') == 2, "by a text, and by a picture"
+    assert 'href="/queries?corpus=shapes&amp;protocol=i2t/any"' in page
+
+
 def test_a_picture_stays_in_memory_and_finds_captions(asker: TestClient) -> None:
     corpus = read_shapes(n_scenes=12)
     assert corpus.source is not None
@@ -79,12 +97,11 @@ def test_more_like_this_needs_no_model(asker: TestClient, asked: EmbeddingStore)
     more = re.findall(r'href="(/search\?[^"]*like=image:\d+)"', asker.get(address).text)
     assert len(more) == 4
     assert asker.get(more[1].replace("&amp;", "&")).status_code == 200
-    by_text = asker.get(f"/search/column?corpus=shapes&text=x&encoders={MANY.name}").text
-    assert 'class="fault"' in by_text  # its checkpoint is nowhere: the column says so
 
 
 def test_without_a_model_that_reads_the_query_a_column_offers_stored_items(asker: TestClient) -> None:
     column = asker.get(f"/search/column?corpus=shapes&text=x&encoders={MANY.name}").text
+    assert 'class="fault"' in column  # its checkpoint is nowhere: the column says so
     offered = re.findall(r'href="(/search\?[^"]*like=image:\d+)" aria-label="more like', column)
     assert len(offered) == 8
     assert "<img" in column

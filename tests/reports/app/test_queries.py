@@ -223,9 +223,7 @@ def test_the_five_queries_of_an_image_are_listed_each_with_a_page_of_its_own(ask
         address = f"/queries?corpus=shapes&protocol={protocol}"
         rows = csv_of(client, address)
         assert sorted(row["query_id"] for row in rows) == sorted(stored) != []
-        page = client.get(address).text
-        links = [html.unescape(link) for link in re.findall(r'href="(/query/[^"]*)"', page)]
-        pages = [client.get(link) for link in links[:5]]
+        pages = [client.get(link) for link in _links(client.get(address).text)[:5]]
         assert [page.status_code for page in pages] == [200] * 5
         assert all(rows[at]["query_id"] in page.text for at, page in enumerate(pages))
 
@@ -246,8 +244,6 @@ def test_pages_of_labelled_images_say_which_answers_share_the_label(tmp_path: Pa
             address = f"/queries?corpus=train&protocol={protocol}"
             rows = csv_of(client, address)
             assert {row["query_id"] for row in rows} == {one for one in label if expected[one]}
-            page = client.get(address).text
-            links = [html.unescape(link) for link in re.findall(r'href="(/query/[^"]*)"', page)]
-            for row, link in zip(rows, links, strict=True):
+            for row, link in zip(rows, _links(client.get(address).text), strict=True):
                 found = right.findall(client.get(link).text)
                 assert {html.unescape("".join(one)) for one in found} == expected[row["query_id"]], link
