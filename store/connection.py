@@ -417,22 +417,30 @@ class Connection:
             sync(folder)
 
     def create(self, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> lance.LanceDataset:
-        """Return the table, created with these rows in one commit; if it exists, the table unchanged."""
-        lance = load_lance()
+        """Return the table, created with these rows in one commit; if it exists, the table unchanged.
+
+        Lance's ``mode="create"`` empties a table that another process created a moment before
+        (github.com/lance-format/lance/issues/4451). A commit without retries is refused instead.
+        """
+        module = load_lance()
         rows = schema.empty_table() if rows is None else rows
+        uri, options = self.table_uri(name), self.options or None
         with storage_faults(f"creating table {name!r}"):
             try:
-                table = lance.write_dataset(
+                first_version = module.fragment.write_fragments(
                     rows,
-                    self.table_uri(name),
+                    uri,
                     schema=schema,
                     mode="create",
                     data_storage_version=STORAGE_VERSION,
-                    storage_options=self.options or None,
+                    storage_options=options,
+                    return_transaction=True,
                 )
-            except LANCE_FAULTS as fault:
-                existing = self.find(name) if "exist" in str(fault).lower() or attempts_at(fault) > 1 else None
-                if existing is None:
+                table: lance.LanceDataset = module.LanceDataset.commit(
+                    uri, first_version, storage_options=options, max_retries=0
+                )
+            except LANCE_FAULTS:
+                if (existing := self.find(name)) is None:
                     raise
                 return existing
         self.committed(name, table.version, rows)

@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import lance
 import numpy as np
 import pytest
 
@@ -112,7 +114,10 @@ def dies(monkeypatch: pytest.MonkeyPatch, moment: str, work: Callable[[], object
         work()
 
 
-@pytest.mark.parametrize("moment", ["lance.write_dataset", "capim.store.connection.Connection.committed"])
+@pytest.mark.parametrize(
+    "moment",
+    ["lance.fragment.write_fragments", "lance.LanceDataset.commit", "capim.store.connection.Connection.committed"],
+)
 def test_a_table_that_was_being_made_or_dropped_by_a_killed_process_is_no_damage(store, monkeypatch, moment):
     dies(monkeypatch, moment, lambda: store.write_corpus(make_corpus(3)))
     assert states(store) <= {"sound", "incomplete"}
@@ -124,6 +129,20 @@ def test_a_table_that_was_being_made_or_dropped_by_a_killed_process_is_no_damage
     drop_set(fresh, key)
     fill(fresh, make_corpus(20), make_spec())
     assert states(store) == {"sound"}
+
+
+def test_a_table_that_another_process_created_and_filled_in_the_meantime_keeps_its_rows(store, monkeypatch):
+    """With ``mode="create"``, Lance made an empty second version of it."""
+    rows, commit = rows_of("results", {"result": "1"}), lance.LanceDataset.commit
+
+    def commit_second(*given: Any, **named: Any) -> lance.LanceDataset:
+        monkeypatch.undo()
+        EmbeddingStore.open(store.uri).write_rows("results", rows)
+        return commit(*given, **named)
+
+    monkeypatch.setattr(lance.LanceDataset, "commit", commit_second)
+    store.write_rows("results", rows_of("results", {"result": "2"}))
+    assert store.rows("results")["result"].to_pylist() == ["1", "2"]
 
 
 def test_two_processes_that_derive_the_same_at_once_and_their_reader_see_no_damage(store):
