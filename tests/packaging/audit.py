@@ -1,13 +1,14 @@
 """``python -m tests.packaging.audit``: known vulnerabilities of the pinned packages; or since when each is pinned.
 
-pip-audit asks the index about every pin. Where it gets no answer, ``pins.csv`` says how old each one is; ``--renew``
-writes that list anew, after ``make requirements``, with the times of upload that uv finds while it locks the pins.
+pip-audit asks the index about every pin. If it gets no answer, ``pins.csv`` says how old each one is; ``--renew``
+writes that list again, after ``make requirements``, with the times of upload that uv finds while it locks the pins.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PINS = Path(__file__).with_name("pins.csv")
+
+
+def found(program: str) -> str:
+    """The path of uv or uvx: on the PATH, else where the Makefile installs it."""
+    return shutil.which(program) or str(Path(sys.executable).with_name(program))
 
 
 def pins() -> list[str]:
@@ -29,21 +35,23 @@ def renew() -> int:
         project = {"name": "pins", "version": "0", "requires-python": ">=3.11", "dependencies": pins()}
         lines = (f"{name} = {json.dumps(value)}" for name, value in project.items())
         Path(folder, "pyproject.toml").write_text("\n".join(["[project]", *lines]))
-        subprocess.run(["uv", "lock", "--quiet", "--no-build"], cwd=folder, check=True)
+        subprocess.run([found("uv"), "lock", "--quiet", "--no-build"], cwd=folder, check=True)
         locked = tomllib.loads(Path(folder, "uv.lock").read_text())["package"]
-    found = []
+    rows = []
     for package in locked:
         days = [file["upload-time"][:10] for file in package.get("wheels", [package.get("sdist", {})]) if file]
-        found += [(package["name"], package["version"], min(days))] if days else []
+        rows += [(package["name"], package["version"], min(days))] if days else []
     with PINS.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([("name", "version", "uploaded"), *found])
+        csv.writer(file, lineterminator="\n").writerows([("name", "version", "uploaded"), *rows])
     return 0
 
 
 def main() -> int:
     """Returns 1 if a pinned package has a known vulnerability."""
     words = ["-r", str(ROOT / "requirements.txt"), "--no-deps", "--disable-pip", "--progress-spinner", "off"]
-    done = subprocess.run(["uvx", "pip-audit", *words, "-f", "json"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [found("uvx"), "pip-audit", *words, "-f", "json"], capture_output=True, text=True, check=False
+    )
     try:
         packages = json.loads(done.stdout)["dependencies"]
     except ValueError:
