@@ -515,12 +515,11 @@ def _labels(layout: CorpusLayout) -> tuple[NDArray[np.int32], NDArray[np.int32]]
 
 def _prompts(layout: CorpusLayout) -> dict[int, NDArray[np.int32]]:
     """Return first prompt -> all prompts of the class: captions of one group that describe no image."""
-    groups: list[str | None] = layout.corpus.captions["query_group"].to_pylist()
-    found: dict[str, list[int]] = {}
-    for ord_ in np.flatnonzero(layout.caption_images < 0).tolist():
-        if (group := groups[ord_]) is not None:
-            found.setdefault(group, []).append(ord_)
-    return {ords[0]: np.array(ords, dtype=np.int32) for ords in found.values()}
+    groups = layout.corpus.captions["query_group"].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
+    prompts = np.flatnonzero((layout.caption_images < 0) & (groups >= 0)).astype(np.int32)
+    in_groups = prompts[np.argsort(groups[prompts], kind="stable")]
+    classes = np.split(in_groups, np.flatnonzero(np.diff(groups[in_groups])) + 1)
+    return {int(ords[0]): ords for ords in classes if len(ords)}
 
 
 Together: TypeAlias = Literal["id", "caption_id", "negative_id"]
