@@ -43,6 +43,7 @@ from capim.store.schema import (
     Run,
     Slice,
     StoredCorpus,
+    StoredImage,
     Watched,
     texts,
 )
@@ -441,13 +442,19 @@ def _left_out(rows: Iterable[object], key: str, kept: Collection[str]) -> Chosen
 
 
 def _vanished_images(store: EmbeddingStore, corpora: Sequence[StoredCorpus]) -> dict[str, Chosen]:
-    """Return thumbnails and hashes of images that no corpus has; undecodable images stay known."""
+    """Return thumbnails of images that no corpus has, and hashes of files that are gone.
+
+    Undecodable images stay known, and so do the hashes of existing images: a sample of a corpus hashes all of them.
+    """
     condition = "thumbnail IS NOT NULL OR state IS NOT NULL"
-    known = set(texts(read_where(store.connection, "image_index", condition, ("sha",))["sha"]))
-    if known:
-        columns = [store.items(row.fingerprint, "image")["sha"] for row in corpora]
-        known -= {sha for column in columns for sha in texts(column.drop_null())}
-    return {"image_index": ("sha", Counter(known))}
+    rows = read_where(store.connection, "image_index", condition, ("item", "state", "sha"))
+    columns = [store.items(row.fingerprint, "image")["sha"] for row in corpora if rows]
+    in_use = {sha for column in columns for sha in texts(column.drop_null())}
+    gone = (
+        row.item for row in rows_in(StoredImage, rows)
+        if row.sha not in in_use and (row.state is None or (row.item.startswith("/") and not Path(row.item).exists()))
+    )  # fmt: skip
+    return {"image_index": ("item", Counter(gone))}
 
 
 # --- Compacting a store: small files together, old versions and leftovers removed.

@@ -21,7 +21,7 @@ from tests.benchmarks.own_process import alone, peak_gib
 from tests.benchmarks.rows import Row, fastest, timed
 
 DIM, N_CAPTIONS, BLOCK = 768, 25_010, 4096
-MEMORY = 900 << 20  # of a process that may take 2 GiB: programs and the ids of a million images take the rest
+MEMORY = 800 << 20  # of a process that may take 2 GiB: programs and the ids of a million images take the rest
 
 
 def run(quick: bool = False) -> list[Row]:

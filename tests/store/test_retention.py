@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,14 +76,21 @@ def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(store
     assert store.corpus("toy", corpus.fingerprint).images.num_rows == 4
 
 
-def test_thumbnails_of_images_that_no_corpus_has_any_more_go(store: EmbeddingStore) -> None:
+def test_thumbnails_of_images_that_no_corpus_has_any_more_go_and_so_do_hashes_of_files_that_are_gone(
+    store: EmbeddingStore, tmp_path: Path
+) -> None:
+    """The files of a sampled corpus are not read again after each prune."""
     corpus = make_corpus(4)
     shas = [*texts(corpus.images["sha"]), "vanished"]
     store.write_corpus(corpus)
     images = [StoredImage(item=sha, sha=sha, width=8, height=6, thumbnail=b"picture") for sha in shas]
     store.write_images([*images, StoredImage(item="undecodable", sha="undecodable", reason="not an image")])
+    there, gone, drawn = str(tmp_path / "there.png"), str(tmp_path / "gone.png"), "shapes:7"
+    Path(there).touch()
+    store.write_images(StoredImage(item=place, state="s", sha="outside the sample") for place in (there, gone, drawn))
     write_row(store, "runs", 0)
-    assert prune(store, keep=1).rows == {"image_index": ("sha", {"vanished": 1})}
+    assert prune(store, keep=1).rows == {"image_index": ("item", {"vanished": 1, gone: 1})}
+    assert store.image_hashes().keys() == {there, drawn}
     assert sorted(store.thumbnails(shas)) == sorted(shas[:-1])
     assert store.indexed_images([*shas, "undecodable"]).keys() == {*shas[:-1], "undecodable"}
 
