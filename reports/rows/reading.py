@@ -90,7 +90,9 @@ def read_report_data(
     gone = source.dropped_corpora(row.corpus_fingerprint for row in results)
     meant = source.states_of(row for row in results if row.corpus_fingerprint not in gone)
     newest = newest_rows(filter(meant.has, results), "results", uses=meant.uses)
-    current = current_results(results, meant)
+    metrics = facts_of_metrics(source, newest)  # without those of earlier releases that are no more
+    newest = [row for row in newest if row.metric in metrics]
+    current = [row for row in current_results(results, meant) if row.metric in metrics]
     results, every = (_named(rows, corpus=corpora, encoder=encoders, protocol=protocols) for rows in (results, every))
     dropped = Counter(row.corpus for row in results if row.corpus_fingerprint in gone)
     results = [row for row in results if row.corpus_fingerprint not in gone]
@@ -118,9 +120,8 @@ def read_report_data(
     named = {row.run for rows in (kept, comparisons, rankings, slices, batches) for row in rows}
     named |= {row.run for row in every_run if row.run == run and row.state == "incomplete"}
     runs = sorted((row for row in every_run if row.run in named), key=lambda row: (row.started, row.run))
-    metrics = {r.metric for r in kept}
     figures = {*map(figure_of, kept)}
-    published = source.all(Published, metric=sorted(metrics))
+    published = source.all(Published, metric=sorted({r.metric for r in kept}))
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(states.corpora.items())}
     queries, totals = select_queries([*gallery_tasks(source, kept, slices, contents)] if gallery else [])
     in_order = sorted(source.sealed_sets(), key=lambda one: (one.key.corpus, one.key.encoder, one.key.modality))
@@ -149,7 +150,7 @@ def read_report_data(
         thumbnails=thumbnails | maps,
         left_out=tuple(map(without_paths, left_out)),
         states=tuple(_asked(states, asked) or behind(every, meant)),
-        metrics=facts_of_metrics(source, kept),
+        metrics={name: metrics[name] for name in dict.fromkeys(row.metric for row in kept)},
         imports=tuple(row for row in source.all(Import) if states.has(row)),
         published=tuple(r for r in published if (r.dataset, r.protocol, r.metric) in figures),
         live=not gallery,
