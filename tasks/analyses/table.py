@@ -227,14 +227,6 @@ _OWN = (
         directions=_T2I,
         needs=_VECTORS,
     ),
-    _ablation(
-        "duplicates",
-        "image_queries:without_duplicates",
-        "Without near-duplicate images",
-        kinds=_LABELS | {"retrieval"},
-        needs=_VECTORS,
-        on_request=True,
-    ),
     _ablation("compression", "ablations:vector_forms", _FORMS, directions=_T2I, needs=_VECTORS_AND_SPECS),
     _ablation(
         "approximate-search",

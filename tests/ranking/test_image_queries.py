@@ -1,4 +1,4 @@
-"""Images that search images: landmarks, images with a text, rated pairs; and what near-duplicates are worth.
+"""Images that search images: landmarks, images with a text, rated pairs.
 
 The figures are compared with the published definitions, written out plainly here, or with scikit-learn and scipy.
 """
@@ -276,7 +276,7 @@ def test_a_file_of_another_form_is_refused_with_what_is_expected(folder: Path) -
         read_image_queries(written(folder, "other.json", [{"a": 1, "b": 2}]))
 
 
-# --- captions of one image, near-duplicates
+# --- captions of one image
 
 
 def test_captions_of_one_image_find_each_other() -> None:
@@ -289,24 +289,3 @@ def test_captions_of_one_image_find_each_other() -> None:
     best = np.where(image[:, None] == image, scores, -np.inf).max(axis=1)
     ranks = 1 + (scores > best[:, None]).sum(axis=1)
     assert outcomes.rank_best.tolist() == np.delete(ranks, 3).tolist()  # image 1 has one caption
-
-
-@pytest.mark.parametrize("id_", ["t2i/all", "i2t/any"])
-def test_figures_without_near_duplicates_are_those_of_the_corpus_without_them(id_: str) -> None:
-    corpus = small_corpus([2] * 40)
-    sides = vectors_of(corpus, seed=6)
-    sides["images"][30:] = unit(sides["images"][:10] + 0.02 * np.random.default_rng(1).standard_normal((10, DIM)))
-    sides["captions"] = unit(np.repeat(sides["images"], 2, axis=0) + 0.2 * sides["captions"])
-    outcomes = checked(corpus, sides, id_)[id_]
-    found = levels("duplicates", data_of(corpus, outcomes, sides))
-    rest = small_corpus([2] * 30)
-    smaller = evaluate(
-        rest, select_protocols(rest, [id_]), images=sides["images"][:30], captions=sides["captions"][:60]
-    )[id_]
-    one = found["without cosine from 0.9"]
-    assert one.detail is not None
-    assert one.detail["left_out"] == 10
-    assert one.interval.value == pytest.approx(METRICS["R@1"].value(smaller), abs=1e-12)
-    before = METRICS["R@1"].per_query(outcomes)[np.isin(outcomes.query_ids, smaller.query_ids)]
-    assert one.detail["change"] == pytest.approx(METRICS["R@1"].value(smaller) - before.mean(), abs=1e-12)
-    assert found["all images"].interval.value == pytest.approx(METRICS["R@1"].value(outcomes), abs=1e-12)
