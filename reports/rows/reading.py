@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeAlias, TypeVar
 
@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from capim.reports import format as show
 from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, match_maps, select_queries
-from capim.reports.rows.report_data import Before, Figure, ReportData, facts_of_metrics, redacted, without_paths
+from capim.reports.rows.report_data import (
+    Before,
+    Figure,
+    ReportData,
+    facts_of_metrics,
+    of_package,
+    redacted,
+    without_paths,
+)
 from capim.reports.rows.snapshot import results_until
 from capim.reports.rows.standing import with_chance, with_one_budget
 from capim.store import EmbeddingStore
@@ -33,6 +41,8 @@ from capim.store.row_types import rows_in
 from capim.store.rows import matching
 from capim.store.schema import Batch, Caption, Comparison, Import, Published, Ranking, Result, Run, Slice
 from capim.store.types import Corpus
+from capim.tasks.analyses.table import ANALYSES
+from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
 R = TypeVar("R")
 APART = timedelta(hours=1)  # between two runs that are not of the same night
@@ -110,7 +120,7 @@ def read_report_data(
     compared = stored(Comparison)
     families = current_families(compared, kept, states)
     comparisons = tuple(row for _, of_figure in families.values() for row in of_figure)
-    found = (row for row in stored(Slice) if not protocols or row.protocol in shown)
+    found = (row for row in _of_known_analyses(stored(Slice)) if not protocols or row.protocol in shown)
     slices = tuple(current_rows("slices", found, current, states))
     batches = [b for b in source.all(Batch) if b.corpus in states.corpora]
     batches = [b for b in batches if states.has_encoder(b.encoder, b.encoder_fingerprint)]
@@ -157,6 +167,12 @@ def read_report_data(
         serve=serve,
         before=_before(source, kept, written, every_run, compared),
     )
+
+
+def _of_known_analyses(slices: Iterable[Slice]) -> Iterator[Slice]:
+    """Yield slices without those of analyses that only earlier releases had; a package may not be installed here."""
+    known = {REFERENCE, *(table for analysis in ANALYSES.values() for table in analysis.tables)}
+    return (row for row in slices if row.analysis in known or of_package([row]))
 
 
 def _before(
