@@ -219,14 +219,6 @@ _OWN = (
         needs=_VECTORS,
         version=2,
     ),
-    _ablation(
-        "composed",
-        "image_queries:composed",
-        "Image and text in one query",
-        kinds=frozenset({"images"}),
-        directions=_T2I,
-        needs=_VECTORS,
-    ),
     _ablation("compression", "ablations:vector_forms", _FORMS, directions=_T2I, needs=_VECTORS_AND_SPECS),
     _ablation(
         "approximate-search",
