@@ -281,19 +281,6 @@ def paired_differences(
     return paired_intervals(values, clusters, pairs, replace(resampling, method=Resampling.method))
 
 
-def against_first(
-    data: AnalysisInput, encoder: str, analysis: str, levels: Mapping[str, NDArray[np.float64]], metric: Metric
-) -> Iterator[Slice]:
-    """Yield the mean of each level's values over all queries, with its paired difference from the first level."""
-    table = np.stack(list(levels.values()))
-    changes = paired_differences(table, data.clusters, [(at, 0) for at in range(len(table))], data.resampling)
-    rows = [
-        QueryValues(encoder, "", of_level, as_change(change), name)
-        for (name, of_level), change in zip(levels.items(), changes, strict=True)
-    ]
-    return mean_slices(data, analysis, rows, metric=metric.name, share=data.is_share(metric))
-
-
 def as_change(change: Interval) -> dict[str, object]:
     """Return a paired difference as the detail of a slice."""
     return {"change": change.value, "change_low": change.low, "change_high": change.high}

@@ -210,15 +210,6 @@ _OWN = (
         kinds=_LABELS,
         worst={"class": False},
     ),
-    _ablation(
-        "prompts",
-        "labels:prompts",
-        "Prompts of the classes",
-        kinds=_LABELS,
-        directions=frozenset({"i2t"}),
-        needs=_VECTORS,
-        version=2,
-    ),
     _ablation("compression", "ablations:vector_forms", _FORMS, directions=_T2I, needs=_VECTORS_AND_SPECS),
     _ablation(
         "approximate-search",
