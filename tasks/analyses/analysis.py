@@ -94,8 +94,6 @@ class AnalysisInput:
         vectors: Encoder name -> its stored vectors, read on each call; None for an encoder without one vector per item.
         items: Encoder name, modality and positions in the corpus -> the vectors of these items as stored, in their
             order, numbered from 0; None for an encoder without vectors.
-        truncated: Encoder name -> True for captions longer than its model reads, bool, shape ``(n_captions,)``; only
-            encoders that truncate any.
         metric: The metric with means over parts of the queries as slices.
         left_out: Encoder name -> True for queries that do not count for it; only encoders with any.
     """
@@ -107,7 +105,6 @@ class AnalysisInput:
     resampling: Resampling = field(default_factory=Resampling)
     vectors: Callable[[str], SingleVectors | None] = lambda _: None
     items: Callable[[str, Modality, NDArray[np.int32]], Ragged | None] = lambda *_: None
-    truncated: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     metric: Metric = R1
     left_out: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 

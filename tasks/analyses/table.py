@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from capim.tasks.analyses.analysis import AnalysisInput, Slice
 
 Section: TypeAlias = Literal["slices", "ablations", "failures"]
-Need: TypeAlias = Literal["vectors", "specs", "truncated"]
+Need: TypeAlias = Literal["vectors", "specs"]
 
 HARDWARE, DISTRACTORS = "hardware", "distractors"
 _RETRIEVAL: frozenset[Kind] = frozenset({"retrieval"})
@@ -176,14 +176,6 @@ _OWN = (
         of_parts=True,
         worst={"supercategory": False, "category": False},
         version=3,
-    ),
-    _own(
-        "truncated-captions",
-        "content:truncated_captions",
-        "Captions longer than the model's limit",
-        needs=frozenset({"truncated"}),
-        worst={"truncated-captions": False},
-        version=2,
     ),
     _own(
         "judged",
