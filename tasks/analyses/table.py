@@ -213,6 +213,7 @@ _OWN = (
         on_request=True,
         part_of="compression",
         measures=True,  # LanceDB trains its indexes at random
+        version=2,
     ),
     _ablation(
         "forward-precision",
