@@ -215,7 +215,7 @@ class Analysing(Permutations, Statistics, Protocols):
     """Options of analyses.
 
     Args:
-        analyses: diagnostic analyses (default: all but duplicates and resampled-gallery, and compression without
+        analyses: diagnostic analyses (default: all but resampled-gallery, and compression without
             approximate search)
     """
 

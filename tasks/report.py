@@ -119,7 +119,6 @@ def analyses_of(
             resampling=resampling,
             vectors=stored.single,
             items=stored.items,
-            truncated=stored.truncated,
             metric=metric or R1,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeAlias, TypeVar
 
@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from capim.reports import format as show
 from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, match_maps, select_queries
-from capim.reports.rows.report_data import Before, Figure, ReportData, facts_of_metrics, redacted, without_paths
+from capim.reports.rows.report_data import (
+    Before,
+    Figure,
+    ReportData,
+    facts_of_metrics,
+    of_package,
+    redacted,
+    without_paths,
+)
 from capim.reports.rows.snapshot import results_until
 from capim.reports.rows.standing import with_chance, with_one_budget
 from capim.store import EmbeddingStore
@@ -33,6 +41,8 @@ from capim.store.row_types import rows_in
 from capim.store.rows import matching
 from capim.store.schema import Batch, Caption, Comparison, Import, Published, Ranking, Result, Run, Slice
 from capim.store.types import Corpus
+from capim.tasks.analyses.table import ANALYSES
+from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
 R = TypeVar("R")
 APART = timedelta(hours=1)  # between two runs that are not of the same night
@@ -90,7 +100,9 @@ def read_report_data(
     gone = source.dropped_corpora(row.corpus_fingerprint for row in results)
     meant = source.states_of(row for row in results if row.corpus_fingerprint not in gone)
     newest = newest_rows(filter(meant.has, results), "results", uses=meant.uses)
-    current = current_results(results, meant)
+    metrics = facts_of_metrics(source, newest)  # without those of earlier releases that are no more
+    newest = [row for row in newest if row.metric in metrics]
+    current = [row for row in current_results(results, meant) if row.metric in metrics]
     results, every = (_named(rows, corpus=corpora, encoder=encoders, protocol=protocols) for rows in (results, every))
     dropped = Counter(row.corpus for row in results if row.corpus_fingerprint in gone)
     results = [row for row in results if row.corpus_fingerprint not in gone]
@@ -108,7 +120,7 @@ def read_report_data(
     compared = stored(Comparison)
     families = current_families(compared, kept, states)
     comparisons = tuple(row for _, of_figure in families.values() for row in of_figure)
-    found = (row for row in stored(Slice) if not protocols or row.protocol in shown)
+    found = (row for row in _of_known_analyses(stored(Slice)) if not protocols or row.protocol in shown)
     slices = tuple(current_rows("slices", found, current, states))
     batches = [b for b in source.all(Batch) if b.corpus in states.corpora]
     batches = [b for b in batches if states.has_encoder(b.encoder, b.encoder_fingerprint)]
@@ -118,9 +130,8 @@ def read_report_data(
     named = {row.run for rows in (kept, comparisons, rankings, slices, batches) for row in rows}
     named |= {row.run for row in every_run if row.run == run and row.state == "incomplete"}
     runs = sorted((row for row in every_run if row.run in named), key=lambda row: (row.started, row.run))
-    metrics = {r.metric for r in kept}
     figures = {*map(figure_of, kept)}
-    published = source.all(Published, metric=sorted(metrics))
+    published = source.all(Published, metric=sorted({r.metric for r in kept}))
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(states.corpora.items())}
     queries, totals = select_queries([*gallery_tasks(source, kept, slices, contents)] if gallery else [])
     in_order = sorted(source.sealed_sets(), key=lambda one: (one.key.corpus, one.key.encoder, one.key.modality))
@@ -149,13 +160,19 @@ def read_report_data(
         thumbnails=thumbnails | maps,
         left_out=tuple(map(without_paths, left_out)),
         states=tuple(_asked(states, asked) or behind(every, meant)),
-        metrics=facts_of_metrics(source, kept),
+        metrics={name: metrics[name] for name in dict.fromkeys(row.metric for row in kept)},
         imports=tuple(row for row in source.all(Import) if states.has(row)),
         published=tuple(r for r in published if (r.dataset, r.protocol, r.metric) in figures),
         live=not gallery,
         serve=serve,
         before=_before(source, kept, written, every_run, compared),
     )
+
+
+def _of_known_analyses(slices: Iterable[Slice]) -> Iterator[Slice]:
+    """Yield slices without those of analyses that only earlier releases had; a package may not be installed here."""
+    known = {REFERENCE, *(table for analysis in ANALYSES.values() for table in analysis.tables)}
+    return (row for row in slices if row.analysis in known or of_package([row]))
 
 
 def _before(

@@ -281,6 +281,7 @@ def facts_of_metrics(source: EmbeddingStore, results: Iterable[Result]) -> dict[
     """Return the facts about the metrics of these results by name: from the table, or as the ledger has them.
 
     The ledger has those of metrics that are not capim's: of a user, or of a package that may not be installed here.
+    A metric that neither knows is one of an earlier release, which is no more: it is left out.
     """
     made_by = {row.metric: row.derived for row in results}
     found = {name: facts_of(name) for name in made_by}
@@ -288,8 +289,9 @@ def facts_of_metrics(source: EmbeddingStore, results: Iterable[Result]) -> dict[
     for entry in source.all(LedgerEntry, key=others) if others else ():
         subject = entry.subject
         name = subject.metric or ""
-        found[name] = MetricFacts(name=name, **json.loads(subject.facts or '{"title": ""}'))
-    return {name: facts or MetricFacts(name=name, title=name) for name, facts in found.items()}
+        if subject.facts or ":" in name:  # a user's metric in a store of 0.3.0 has no facts
+            found[name] = MetricFacts(name=name, **json.loads(subject.facts or '{"title": ""}'))
+    return {name: facts for name, facts in found.items() if facts is not None}
 
 
 def goodness(row: Result) -> float:

@@ -146,6 +146,8 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
         return sorted((row for row in store.all(row_type) if row.created <= end), key=lambda row: row.created)
 
     current = results_until(store, store.all(Result), end)
+    metrics = facts_of_metrics(store, current.values())
+    current = {key: row for key, row in current.items() if row.metric in metrics}
     keys, stored = store.keys_of(run), store.counts("results", "derived")
     known = store.all(LedgerEntry, kind="result")
     gone = [row for row in known if row.key not in stored and (row.run == run or row.key in keys)]
@@ -162,7 +164,7 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
         corpora={row.corpus: {"fingerprint": row.corpus_fingerprint} for row in current.values()},
         versions=_versions(row.versions for row in runs if row.started <= end),
         devices=tuple(sorted({row.device for row in until(Batch)})),
-        metrics=facts_of_metrics(store, current.values()),
+        metrics=metrics,
         removed=tuple(removed),
     )
 

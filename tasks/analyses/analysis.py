@@ -94,8 +94,6 @@ class AnalysisInput:
         vectors: Encoder name -> its stored vectors, read on each call; None for an encoder without one vector per item.
         items: Encoder name, modality and positions in the corpus -> the vectors of these items as stored, in their
             order, numbered from 0; None for an encoder without vectors.
-        truncated: Encoder name -> True for captions longer than its model reads, bool, shape ``(n_captions,)``; only
-            encoders that truncate any.
         metric: The metric with means over parts of the queries as slices.
         left_out: Encoder name -> True for queries that do not count for it; only encoders with any.
     """
@@ -107,7 +105,6 @@ class AnalysisInput:
     resampling: Resampling = field(default_factory=Resampling)
     vectors: Callable[[str], SingleVectors | None] = lambda _: None
     items: Callable[[str, Modality, NDArray[np.int32]], Ragged | None] = lambda *_: None
-    truncated: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     metric: Metric = R1
     left_out: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
@@ -279,19 +276,6 @@ def paired_differences(
 ) -> list[Interval]:
     """Return, for each pair, the mean of the first row minus that of the second, with its usual paired interval."""
     return paired_intervals(values, clusters, pairs, replace(resampling, method=Resampling.method))
-
-
-def against_first(
-    data: AnalysisInput, encoder: str, analysis: str, levels: Mapping[str, NDArray[np.float64]], metric: Metric
-) -> Iterator[Slice]:
-    """Yield the mean of each level's values over all queries, with its paired difference from the first level."""
-    table = np.stack(list(levels.values()))
-    changes = paired_differences(table, data.clusters, [(at, 0) for at in range(len(table))], data.resampling)
-    rows = [
-        QueryValues(encoder, "", of_level, as_change(change), name)
-        for (name, of_level), change in zip(levels.items(), changes, strict=True)
-    ]
-    return mean_slices(data, analysis, rows, metric=metric.name, share=data.is_share(metric))
 
 
 def as_change(change: Interval) -> dict[str, object]:

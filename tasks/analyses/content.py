@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from itertools import product
@@ -102,27 +102,6 @@ def english_captions(corpus: Corpus) -> NDArray[np.bool_]:
     """Return a mask of the captions that are English and not empty, shape ``(n_captions,)``."""
     language, text = corpus.captions["language"], corpus.captions["text"]
     return np.asarray(pc.and_(pc.starts_with(pc.utf8_lower(language), "en"), pc.is_valid(text)))
-
-
-def truncated_captions(data: AnalysisInput) -> Iterator[Slice]:
-    """Yield the share of queries with a truncated caption, ``R@1`` of these, of the others, and the difference.
-
-    Each encoder truncates different captions, so an encoder is compared only with itself. A query image is included if
-    one of its captions is truncated. Encoders that truncate no caption have no slices.
-    """
-    image_of = layout_of(data.corpus).caption_images
-    for encoder, outcomes in data.outcomes.items():
-        cut = data.truncated.get(encoder, np.zeros(len(image_of), dtype=bool))
-        if data.protocol.direction == "i2t":
-            cut = np.isin(np.arange(len(data.corpus.images)), image_of[cut])
-        of_query = cut[data.queries.query_ords]
-        if not of_query.any():
-            continue
-        alone = replace(data, outcomes={encoder: outcomes})
-        share = QueryValues(encoder, "truncated", of_query, level_name="share")
-        yield from mean_slices(alone, "truncated-captions", [share], metric="share of queries")
-        every = np.ones(len(of_query), dtype=bool)
-        yield from contrast_slices(alone, "truncated-captions", {"truncated": of_query}, among=every)
 
 
 def categories(data: AnalysisInput) -> Iterator[Slice]:

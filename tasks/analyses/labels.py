@@ -1,20 +1,14 @@
-"""Labelled images: results by class, confusions between classes, and the effect of the prompts.
-
-Torch is loaded when ``prompts`` runs.
-"""
+"""Labelled images: results by class, and confusions between classes."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from capim.store.schema import LABEL
-from capim.tasks.analyses.analysis import R1, AnalysisInput, QueryValues, Slice, against_first, mean_slices, part_slices
-from capim.tasks.ranking.layout import IndexSpace
+from capim.tasks.analyses.analysis import AnalysisInput, QueryValues, Slice, mean_slices, part_slices
 
 CONFUSIONS = 10  # of an encoder, those with most images
 
@@ -38,30 +32,6 @@ def classes(data: AnalysisInput) -> Iterator[Slice]:
         for pair, _ in Counter(filter(None, pairs)).most_common(CONFUSIONS):
             rows.append(QueryValues(encoder, pair[0], np.array([each == pair for each in pairs]), level_name=pair[1]))
     yield from mean_slices(data, "confusion", rows, metric="share of images", share=True)
-
-
-def prompts(data: AnalysisInput) -> Iterator[Slice]:
-    """Yield ``R@1`` by each single prompt and by all, with the difference to all; nothing if a class has one prompt."""
-    from capim.tasks.ranking.cosine import dense_outcomes
-
-    task = data.task
-    side = "item_space" if task.item_space.prompts is not None else "query_space"
-    space: IndexSpace = getattr(task, side)
-    if space.prompts is None:
-        return
-    texts = data.corpus.captions["text"].to_pylist()
-    groups = data.corpus.captions["query_group"].to_pylist()
-    n_prompts = min(map(len, space.prompts))
-    names = [texts[ord_].replace(groups[ord_].replace("_", " "), "{}") for ord_ in space.prompts[0].tolist()]
-    every = {"all prompts": space.prompts}
-    every |= {name: [ords[at : at + 1] for ords in space.prompts] for at, name in enumerate(names[:n_prompts])}
-    for encoder, _, vectors in data.with_single_vectors():
-        hits = {}
-        for name, prompts_of in every.items():
-            chosen: dict[str, Any] = {side: replace(space, prompts=prompts_of)}
-            outcomes = dense_outcomes(vectors.images, vectors.captions, replace(task, **chosen))
-            hits[name] = R1.per_query(outcomes)
-        yield from against_first(data, encoder, "prompts", hits, R1)
 
 
 def _labels(data: AnalysisInput) -> list[list[str]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from capim.tasks.analyses.analysis import AnalysisInput, Slice
 
 Section: TypeAlias = Literal["slices", "ablations", "failures"]
-Need: TypeAlias = Literal["vectors", "specs", "truncated"]
+Need: TypeAlias = Literal["vectors", "specs"]
 
 HARDWARE, DISTRACTORS = "hardware", "distractors"
 _RETRIEVAL: frozenset[Kind] = frozenset({"retrieval"})
@@ -178,14 +178,6 @@ _OWN = (
         version=3,
     ),
     _own(
-        "truncated-captions",
-        "content:truncated_captions",
-        "Captions longer than the model's limit",
-        needs=frozenset({"truncated"}),
-        worst={"truncated-captions": False},
-        version=2,
-    ),
-    _own(
         "judged",
         "content:judged_queries",
         "By language, kind of query, relevant documents and page",
@@ -210,31 +202,6 @@ _OWN = (
         kinds=_LABELS,
         worst={"class": False},
     ),
-    _ablation(
-        "prompts",
-        "labels:prompts",
-        "Prompts of the classes",
-        kinds=_LABELS,
-        directions=frozenset({"i2t"}),
-        needs=_VECTORS,
-        version=2,
-    ),
-    _ablation(
-        "composed",
-        "image_queries:composed",
-        "Image and text in one query",
-        kinds=frozenset({"images"}),
-        directions=_T2I,
-        needs=_VECTORS,
-    ),
-    _ablation(
-        "duplicates",
-        "image_queries:without_duplicates",
-        "Without near-duplicate images",
-        kinds=_LABELS | {"retrieval"},
-        needs=_VECTORS,
-        on_request=True,
-    ),
     _ablation("compression", "ablations:vector_forms", _FORMS, directions=_T2I, needs=_VECTORS_AND_SPECS),
     _ablation(
         "approximate-search",
@@ -246,6 +213,7 @@ _OWN = (
         on_request=True,
         part_of="compression",
         measures=True,  # LanceDB trains its indexes at random
+        version=2,
     ),
     _ablation(
         "forward-precision",

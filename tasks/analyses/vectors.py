@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
@@ -47,20 +45,6 @@ class StoredVectors:
         encoder, corpus = self.fingerprints[name], self.corpus.fingerprint
         found = has_vectors(self.store, encoder, corpus)
         return stored_items(self.store, encoder, corpus, modality, ords) if found else None
-
-    @cached_property
-    def truncated(self) -> dict[str, NDArray[np.bool_]]:
-        """Encoder name -> mask of the captions longer than its model reads, for encoders that truncated any."""
-        rows = self.store.sql(
-            "SELECT corpus_fingerprint, encoder_fingerprint, ord FROM embeddings "
-            "WHERE truncated AND modality = 'caption'"
-        ).filter(pc.field("corpus_fingerprint") == self.corpus.fingerprint)
-        by_encoder: dict[str, NDArray[np.bool_]] = {}
-        for name, fingerprint in self.fingerprints.items():
-            ords = rows.filter(pc.field("encoder_fingerprint") == fingerprint)["ord"].to_numpy()
-            if len(ords):
-                by_encoder[name] = np.isin(np.arange(len(self.corpus.captions)), ords)
-        return by_encoder
 
 
 def stored_items(

@@ -48,7 +48,6 @@ HEADLINES = {metric.headline: metric.name for metric in _OWN.values() if metric.
 _RSUM = MetricFacts(
     name="RSUM", title="R@1, R@5 and R@10 of both directions added up, 0 to 600", unit="points", place="none"
 )
-_ETA = "_eta2_"  # in names of results over languages: a metric, and the share of its variation from one source
 
 
 def on_leaderboard(kind: Kind) -> list[str]:
@@ -76,13 +75,8 @@ def facts_of(metric: str) -> MetricFacts | None:
     """Return the facts about the metric of this name; None if it does not come from a metric of the table."""
     if metric == RSUM.metric:
         return _RSUM
-    base, of_source, _ = metric.partition(_ETA)
-    known = dict(METRICS.items()).get(base)
-    if known is None:
-        return None
-    if of_source:
-        return MetricFacts(name=metric, title=known.title, unit="percent", place="none")
-    return MetricFacts(name=metric, **known.columns())
+    known = dict(METRICS.items()).get(metric)
+    return None if known is None else MetricFacts(name=metric, **known.columns())
 
 
 def stored_facts(metric: Metric) -> str | None:
@@ -102,7 +96,7 @@ def version_of(metric: str) -> str | None:
     Sums and means of several metrics combine the versions of these. None if no metric of the table has the name: it is
     a custom metric, or one of a package that is not installed or cannot be used.
     """
-    parts = [each.name for each in RECALLS] if metric == RSUM.metric else [metric.partition(_ETA)[0]]
+    parts = [each.name for each in RECALLS] if metric == RSUM.metric else [metric]
     return ", ".join(str(part.version) for part in METRICS.values() if part.name in parts) or None
 
 

@@ -15,7 +15,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -254,28 +254,14 @@ def dense_score_rows(
     yield from score_blocks(queries, items, resources=resources)
 
 
-def _copied(rows: ScoreRows) -> ScoreRows:
-    return rows._replace(scores=rows.scores.clone())
-
-
-def score_blocks(
-    queries: VectorRows,
-    gallery: VectorRows,
-    *,
-    resources: Resources = ON_CPU,
-    then: Callable[[ScoreRows], Any] = _copied,
-) -> Iterator[Any]:
-    """Yield the scores of all queries with all items, from unit vectors.
-
-    ``then`` is called with them in the thread that computed them, which overwrites them afterwards; its results (by
-    default copies) are yielded in order.
-    """
+def score_blocks(queries: VectorRows, gallery: VectorRows, *, resources: Resources = ON_CPU) -> Iterator[ScoreRows]:
+    """Yield the scores of all queries with all items, from unit vectors, in order."""
     device = resources.device
     shape = ProductShape.of(len(queries), len(gallery), device)
 
-    def computed(block: _Block) -> Any:
+    def computed(block: _Block) -> ScoreRows:
         [rows] = block()
-        return then(rows)
+        return rows._replace(scores=rows.scores.clone())  # the thread that computed them overwrites them afterwards
 
     with full_float32(), one_thread_each(device) as each:
         of_queries, of_items = (on_device(vectors[:], 0, device, shape.columns) for vectors in (queries, gallery))

@@ -1,4 +1,4 @@
-"""Results over several protocols -> results: means over languages, eta squared, RSUM.
+"""Results over several protocols -> results: means over languages, RSUM.
 
 The protocol of a result over languages is the pattern of those that it summarises, with a variant behind an ``@``:
 
@@ -6,9 +6,6 @@ The protocol of a result over languages is the pattern of those that it summaris
     t2i/*/google            mean over the languages of one translator
     ...@without-en          the same without the reference language
     t2i/*/*@speakers        languages weighted by their number of speakers
-
-Eta squared of languages, of translators and the residual (``R@1_eta2_language`` …) are over all languages except the
-reference, which no system translated; ``chance`` is the value expected from noise.
 
 RSUM and means over languages are weighted sums of means. Every image has its part in such a sum, and the result is the
 mean of these parts over the images: bootstrap, sign flips and tests of equivalence apply to them as they are.
@@ -27,13 +24,7 @@ from numpy.typing import NDArray
 
 from capim.store.schema import Result
 from capim.tasks.metrics import metrics_of, version_of
-from capim.tasks.metrics.crosslingual import (
-    CONSISTENCY_NDCG,
-    CONSISTENCY_RBO,
-    eta_squared,
-    language_weights,
-    noise_eta_squared,
-)
+from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO, language_weights
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, Figure
@@ -48,7 +39,6 @@ from capim.tasks.statistics.pairs import Scale
 
 RowOf: TypeAlias = Callable[..., Result]
 SUMMARISED = tuple(metric.name for metric in (*RECALLS, CONSISTENCY_NDCG, CONSISTENCY_RBO))
-NO_INTERVAL = "no interval: resampling images would add variance to the residual"
 
 
 class LanguagePart(NamedTuple):
@@ -104,7 +94,6 @@ def language_rows(
     rows: list[Result] = []
     for of_direction, metrics in _directions(parts):
         rows += _means(of_direction, metrics, reference, resampling, row_of)
-        rows += _eta_squared(of_direction, metrics, reference, row_of)
     return rows
 
 
@@ -170,37 +159,6 @@ def _mixed(parts: Sequence[Clusters], weights: NDArray[np.float64]) -> Clusters:
     shares = np.tensordot(weights, np.stack([part.totals / part.totals.sum() for part in parts]), 1)
     asked = np.flatnonzero(shares)
     return Clusters.of(asked, len(shares), shares[asked])
-
-
-def _eta_squared(
-    parts: Sequence[LanguagePart], metrics: Sequence[str], reference: str, row_of: RowOf
-) -> Iterator[Result]:
-    """Yield the three values of every metric; no rows for fewer than two translators."""
-    chosen = [part for part in parts if part.protocol.language != reference]
-    n_languages, n_translators = (len({part.protocol.part[side] for part in chosen}) for side in (0, 1))
-    if n_translators < 2:
-        return
-    noise = noise_eta_squared(n_languages, n_translators)._asdict()
-    n_queries = sum(part.clusters.n_queries for part in chosen)
-    images = _mixed([part.clusters for part in chosen], np.ones(len(chosen)))
-    for metric in metrics:
-        try:
-            shares: Mapping[str, float | None] = eta_squared(
-                {part.protocol.part: part.figures[metric][0] for part in chosen}
-            )._asdict()
-            reason = NO_INTERVAL
-        except ValueError as error:
-            shares, reason = dict.fromkeys(("language", "translator", "residual")), str(error)
-        for source, share in shares.items():
-            yield row_of(
-                Interval(value=float("nan"), reason=reason),
-                protocol=language_id(parts[0].protocol.direction, weights=mean_weights(without=reference)),
-                metric=f"{metric}_eta2_{source}",
-                value=share,
-                n_queries=n_queries,
-                clusters=images,
-                chance=None if share is None else noise[source],
-            )
 
 
 def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFrame, resampling: Resampling) -> Result:

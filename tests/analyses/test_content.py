@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis import AnalysisInput, Slice
+from capim.tasks.analyses.analysis import AnalysisInput
 from capim.tasks.analyses.content import (
     FEATURES,
     Rule,
@@ -26,8 +25,6 @@ from capim.tasks.analyses.content import (
     tokens_of,
 )
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from capim.tasks.corpora.readers.published_files import read_urban1k
-from capim.tasks.encoders import encode_captions, load_encoder, resolve, spec_of
 from capim.tasks.ranking.protocols import build_task, protocols_of
 from capim.tasks.ranking.ranker import score_given
 from tests.results.thirty import analysed, diagnose, quadruples, ranked
@@ -106,43 +103,6 @@ def test_parts_are_languages_kinds_numbers_of_documents_and_pages() -> None:
 
 
 SHORT, LONG = "a red circle", "a red circle left of a blue square " * 4
-
-
-@pytest.fixture
-def street(tmp_path: Path) -> Corpus:
-    """Six images in the layout of Urban1k, the odd ones with a long caption."""
-    (tmp_path / "caption").mkdir()
-    for number in range(6):
-        (tmp_path / "caption" / f"{number}.txt").write_text(LONG if number % 2 else SHORT)
-    return read_urban1k(tmp_path)
-
-
-def cut_off(street: Corpus, protocol: str, truncated: dict[str, np.ndarray]) -> list[Slice]:
-    """Image and caption vectors are equal where the caption is short, and opposite where it is long."""
-    images = np.eye(6)
-    captions = np.where((np.arange(6) % 2 == 1)[:, None], -images, images)
-    both = dict.fromkeys(("short-context", "long-context"), ranked(street, images, captions, protocol))
-    return list(diagnose(analysed(street, both, 50, truncated=truncated), ["truncated-captions"]))
-
-
-@pytest.mark.parametrize("protocol", ["t2i/all", "i2t/any"])
-def test_an_encoder_of_short_context_is_compared_where_it_reads_all_and_where_it_does_not(street, protocol) -> None:
-    spec = resolve(replace(spec_of("tiny-clip"), options={**spec_of("tiny-clip").options, "max_length": 12}))
-    truncated = encode_captions(load_encoder(spec), street.captions["text"].to_pylist()).truncated
-    assert truncated.tolist() == [False, True] * 3
-    found = cut_off(street, protocol, {"short-context": truncated})
-    assert {s.encoder for s in found} == {"short-context"}
-    value = {s.level_name: s.interval.value for s in found}
-    assert value["share"] == 0.5
-    assert value["with"] < value["without"] == 1
-    assert value["difference"] == pytest.approx(value["with"] - 1)
-    assert {s.n_queries for s in found if s.level_name in ("with", "without")} == {3}
-
-
-def test_where_nothing_is_truncated_there_are_no_slices_and_where_all_is_only_the_share(street: Corpus) -> None:
-    assert cut_off(street, "t2i/all", {}) == []
-    [share] = cut_off(street, "t2i/all", {"long-context": np.ones(6, dtype=bool)})
-    assert (share.encoder, share.level_name, share.interval.value) == ("long-context", "share", 1)
 
 
 # --- Lexicons.

@@ -71,7 +71,6 @@ def inputs(corpus: Corpus) -> Iterator[AnalysisInput]:
             resampling=QUICK,
             vectors=partial(stored, corpus),
             items=partial(items, corpus),
-            truncated={"one": np.arange(len(corpus.captions)) % 3 == 0},
         )
 
 
@@ -99,7 +98,7 @@ def test_an_analysis_reads_and_gives_what_its_row_says(data: list[AnalysisInput]
     """What it does not need is missing here, and so are the other encoders where it is of one encoder alone."""
     analysis = ANALYSES[name]
     whole = next(each for each in data if analysis.applies(each.protocol))
-    absent: dict[str, Any] = {"vectors": None, "specs": None, "truncated": None}
+    absent: dict[str, Any] = {"vectors": None, "specs": None}
     lacking = replace(whole, **{each: value for each, value in absent.items() if each not in analysis.needs})
     together = [*analysis.run(lacking)]
     if analysis.scope == "one encoder" and not analysis.measures:

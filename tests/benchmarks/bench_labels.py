@@ -1,7 +1,6 @@
-"""Labelled images at the size of ImageNet's validation set: classification and near-duplicates.
+"""Labelled images at the size of ImageNet's validation set: classification.
 
-50,000 images, 1,000 classes of 80 prompts, 512 dimensions; vectors are synthetic, near their class. The peer is
-scikit-learn's brute-force neighbours, on the same vectors and threads.
+50,000 images, 1,000 classes of 80 prompts, 512 dimensions; vectors are synthetic, near their class.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from capim.tasks.analyses.image_queries import nearest_earlier
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.protocols import select_protocols
 from tests.benchmarks.made import unit
-from tests.benchmarks.rows import Row, clocked, fastest
+from tests.benchmarks.rows import Row, fastest
 
 DIM = 512
 Matrix = NDArray[np.float32]
@@ -34,7 +32,7 @@ def run(quick: bool = False) -> list[Row]:
     noise = rng.standard_normal((n_classes * n_prompts, DIM), dtype=np.float32)
     prompts = unit(np.repeat(centres, n_prompts, axis=0) + 3 * noise)
     size = f"{n_images:,} x {n_classes:,} x {n_prompts} x {DIM}"
-    return [*_classification(images, prompts, label, n_prompts, size), *_duplicates(images)]
+    return [*_classification(images, prompts, label, n_prompts, size)]
 
 
 def _classification(images: Matrix, prompts: Matrix, label: NDArray[np.int64], n: int, size: str) -> Iterator[Row]:
@@ -61,16 +59,3 @@ def _classification(images: Matrix, prompts: Matrix, label: NDArray[np.int64], n
     note = f"{size}; acc@1 {METRICS['R@1'].value(outcomes):.3f}; {seconds:.2f} s, bare {product:.2f} s"
     yield Row("labels: zero-shot classification relative to the bare mean and product", seconds / product, "times",
               "<= 2", "torch float32 product", note)  # fmt: skip
-
-
-def _duplicates(images: Matrix) -> Iterator[Row]:
-    """The nearest earlier image of every image, beside a search of scikit-learn."""
-    from sklearn.neighbors import NearestNeighbors
-
-    ours, seconds = clocked(lambda: nearest_earlier(images))
-    near = NearestNeighbors(n_neighbors=2, metric="cosine", algorithm="brute").fit(images)
-    (distances, _), of_peer = clocked(lambda: near.kneighbors(images))
-    assert np.abs(np.max(ours[1:]) - (1 - distances[:, 1].min())) < 1e-5
-    note = f"{len(images):,} images; {seconds:.2f} s, scikit-learn {of_peer:.2f} s"
-    yield Row("labels: near-duplicates relative to scikit-learn's brute force", seconds / of_peer, "times", "<= 1",
-              "scikit-learn", note)  # fmt: skip

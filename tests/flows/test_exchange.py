@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +46,17 @@ def test_a_wrong_request_is_explained(workspace: Path, words: str, said: str) ->
 
 
 def test_compression_by_name_measures_every_method_and_one_that_cannot_be_built_is_a_slice_with_its_reason(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Path,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "fast_plaid", None)
     command(f"analyse --analyses compression --protocols t2i/all --corpora {CORPUS} --replicates 200", workspace)
     query = "SELECT encoder, feature, value, reason FROM slices WHERE analysis = 'approximate-search'"
     rows = json_rows(f'query "{query}"', workspace)
     reasons = {(row["encoder"], row["feature"]): str(row["reason"]) for row in rows}
     assert "at least 256 vectors, got 12" in reasons["tiny-clip", "IVF_PQ"]
-    assert "pip install fast-plaid" in reasons["tiny-colpali", "fast-plaid"]
     assert {row["value"] for row in rows if "needs at least" in str(row["reason"])} == {None}
     indexes = {"IVF_PQ", "IVF_HNSW_SQ", "IVF_RQ"}
     assert {method for encoder, method in reasons if encoder == "tiny-clip"} == {"exact", "int8", "binary", *indexes}
-    assert {"pooling", "colpali_engine pooling", "muvera"} < {method for _, method in reasons}
+    assert {"pooling", "colpali_engine pooling"} < {method for _, method in reasons}
     [forms] = json_rows("query \"SELECT count(*) AS n FROM slices WHERE analysis = 'truncation'\"", workspace)
     assert forms["n"] > 0
 

@@ -1,4 +1,4 @@
-"""Images that search images: landmarks, images with a text, rated pairs; and what near-duplicates are worth.
+"""Images that search images: landmarks, images with a text, rated pairs.
 
 The figures are compared with the published definitions, written out plainly here, or with scikit-learn and scipy.
 """
@@ -21,9 +21,6 @@ from PIL import Image
 from capim.store.errors import RequestError
 from capim.store.schema import texts
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis import AnalysisInput, Slice
-from capim.tasks.analyses.image_queries import CHOSEN
-from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora.readers.image_queries import read_image_queries
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.retrieval import rank_correlation
@@ -32,7 +29,7 @@ from capim.tasks.ranking.evaluate import evaluate, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.ranking.vectors import matrix_of
-from tests.ranking.conftest import data_of, small_corpus, tasks_of, unit
+from tests.ranking.conftest import small_corpus, tasks_of, unit
 from tests.ranking.test_any_to_any import composed
 
 DIM = 12
@@ -188,7 +185,6 @@ def test_vectors_that_a_model_fused_are_ranked_as_they_are(tmp_path: Path) -> No
         scores, [right] = mixed(sides, 0, at, weight=1), judged[query]
         target, scores[ids.index(reference_of[query])] = scores[ids.index(right)], -np.inf
         assert alone.rank_best[at] == 1 + (scores > target).sum()
-    assert levels("composed", data_of(corpus, alone, sides)) == {}
 
 
 def test_circo_has_its_mean_average_precision(tmp_path: Path) -> None:
@@ -205,38 +201,13 @@ def test_circo_has_its_mean_average_precision(tmp_path: Path) -> None:
         assert METRICS[f"AP@{k}"].value(outcomes) == pytest.approx(np.mean(expected), abs=1e-9)
 
 
-def levels(analysis: str, data: AnalysisInput) -> dict[str, Slice]:
-    return {each.level_name: each for each in ANALYSES[analysis].run(data)}
-
-
-def test_the_weight_of_the_text_is_chosen_on_the_other_half(folder: Path) -> None:
-    """FashionIQ's form. Targets are the text's own vector for half of all, so that more text is better."""
+def test_fashion_iq_joins_both_captions(folder: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"candidate": f"d{k}", "target": f"d{(k + 7) % 40}", "captions": [f"is {k}.", "and longer"]} for k in range(40)
     ]
     corpus = read_image_queries(written(folder, "fiq.json", rows))
     assert corpus.captions["text"].to_pylist()[3] == "is 3 and and longer"
-    sides, ids = vectors_of(corpus, seed=2), texts(corpus.images["id"])
-    references, targets = ([ids.index(row[name]) for row in rows] for name in ("candidate", "target"))
-    noise = np.random.default_rng(8).standard_normal((40, DIM))
-    sides["captions"] = unit(sides["images"][targets] + 0.35 * noise)
-    outcomes = checked(corpus, sides)["t2i/composed"]
-    data = data_of(corpus, outcomes, sides)
-    found = levels("composed", data)
-
-    def hits(weight: float) -> NDArray[np.bool_]:
-        scores = [mixed(sides, reference, at, weight) for at, reference in enumerate(references)]
-        return np.array([row.argmax() == target for row, target in zip(scores, targets, strict=True)])
-
-    for name, weight in (("image and text", 0.5), ("image alone", 0), ("text alone", 1)):
-        assert found[name].interval.value == pytest.approx(hits(weight).mean(), abs=1e-12)
-    table, half = np.stack([hits(k / 20) for k in range(21)]), data.second_half[references]
-    best = [table[:, of].mean(axis=1).argmax() for of in (~half, half)]
-    chosen = found[CHOSEN]
-    assert chosen.interval.value == pytest.approx(np.where(half, table[best[0]], table[best[1]]).mean(), abs=1e-12)
-    assert chosen.detail is not None
-    assert chosen.detail["weights"] == [best[0] / 20, best[1] / 20]
-    assert chosen.detail["change"] == pytest.approx(chosen.interval.value - found["image and text"].interval.value)
+    assert list(checked(corpus, vectors_of(corpus, seed=2))) == ["t2i/composed"]
 
 
 # --- rated pairs
@@ -276,7 +247,7 @@ def test_a_file_of_another_form_is_refused_with_what_is_expected(folder: Path) -
         read_image_queries(written(folder, "other.json", [{"a": 1, "b": 2}]))
 
 
-# --- captions of one image, near-duplicates
+# --- captions of one image
 
 
 def test_captions_of_one_image_find_each_other() -> None:
@@ -289,24 +260,3 @@ def test_captions_of_one_image_find_each_other() -> None:
     best = np.where(image[:, None] == image, scores, -np.inf).max(axis=1)
     ranks = 1 + (scores > best[:, None]).sum(axis=1)
     assert outcomes.rank_best.tolist() == np.delete(ranks, 3).tolist()  # image 1 has one caption
-
-
-@pytest.mark.parametrize("id_", ["t2i/all", "i2t/any"])
-def test_figures_without_near_duplicates_are_those_of_the_corpus_without_them(id_: str) -> None:
-    corpus = small_corpus([2] * 40)
-    sides = vectors_of(corpus, seed=6)
-    sides["images"][30:] = unit(sides["images"][:10] + 0.02 * np.random.default_rng(1).standard_normal((10, DIM)))
-    sides["captions"] = unit(np.repeat(sides["images"], 2, axis=0) + 0.2 * sides["captions"])
-    outcomes = checked(corpus, sides, id_)[id_]
-    found = levels("duplicates", data_of(corpus, outcomes, sides))
-    rest = small_corpus([2] * 30)
-    smaller = evaluate(
-        rest, select_protocols(rest, [id_]), images=sides["images"][:30], captions=sides["captions"][:60]
-    )[id_]
-    one = found["without cosine from 0.9"]
-    assert one.detail is not None
-    assert one.detail["left_out"] == 10
-    assert one.interval.value == pytest.approx(METRICS["R@1"].value(smaller), abs=1e-12)
-    before = METRICS["R@1"].per_query(outcomes)[np.isin(outcomes.query_ids, smaller.query_ids)]
-    assert one.detail["change"] == pytest.approx(METRICS["R@1"].value(smaller) - before.mean(), abs=1e-12)
-    assert found["all images"].interval.value == pytest.approx(METRICS["R@1"].value(outcomes), abs=1e-12)

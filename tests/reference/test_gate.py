@@ -156,7 +156,7 @@ def test_a_value_and_the_published_one_are_one_sentence_on_the_board_in_results_
         for protocol, more in (("t2i/all", 0.001), ("i2t/any", -0.1))
     ]
     monkeypatch.setattr("capim.tasks.report.published", lambda: table)
-    command("analyse --replicates 100 --quiet --analyses truncated-captions", tmp_path)
+    command("analyse --replicates 100 --quiet --analyses errors", tmp_path)
     said = {row["protocol"]: row["published"] for row in json.loads(command(asked, tmp_path).out)}
     for row, verdict in zip(table, ("reproduced", "suspect"), strict=True):
         here = [f"{100 * ours[row.protocol][name]:.1f}" for name in ("value", "ci_low", "ci_high")]

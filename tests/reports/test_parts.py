@@ -250,3 +250,15 @@ def test_ablations_are_one_matrix_of_what_changes_anything_with_cut_vectors_by_t
     assert [column.heading for column in table.columns] == ["Encoder", "1/2 of the components"]
     assert texts(table) == [["tiny-clip", "−20.0"], ["tiny-clip-plain", "−0.4"]]
     assert [row[1].mark for row in table.rows] == ["warn", "muted"]
+
+
+def test_slices_of_an_analysis_that_is_no_more_are_shown_nowhere(demo_store: StandIn) -> None:
+    before = read_report_data(demo_store).slices
+    detail = json.dumps({"change": -0.2, "change_low": -0.3, "change_high": -0.1})
+    part(demo_store, "tiny-clip", "shapes", "duplicates", "", "without equal bytes", 0.4, detail=detail)
+    data = read_report_data(demo_store)
+    assert data.slices == before
+    assert not ablations.section(data).blocks
+    version = "1 of a-package 0.1"
+    part(demo_store, "tiny-clip", "shapes", "theirs", "", "without", 0.4, detail=detail, analysis_version=version)
+    assert len(read_report_data(demo_store).slices) == len(before) + 1

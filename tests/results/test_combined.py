@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from capim.store.schema import Result
-from capim.tasks.metrics.crosslingual import SPEAKERS, eta_squared, language_weights, noise_eta_squared
+from capim.tasks.metrics.crosslingual import SPEAKERS, language_weights
 from capim.tasks.metrics.table import RSUM, Figure, planned_figures
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
@@ -85,27 +85,15 @@ def test_the_interval_is_that_of_the_mean_under_draws_that_all_languages_share()
     assert (drawn.ci_low, drawn.ci_high) == pytest.approx(quantiles)
 
 
-def test_the_variance_is_split_without_the_reference_and_shares_have_no_interval() -> None:
-    found, of = rows(*GRID), ("language", "translator", "residual")
-    shares = [found["t2i/*/*@without-en", f"R@1_eta2_{source}"] for source in of]
-    by_hand = eta_squared({("de", "google"): 0.75, ("de", "bing"): 0.5, ("fr", "google"): 0.25, ("fr", "bing"): 0.0})
-    assert [row.value for row in shares] == pytest.approx(list(by_hand))
-    assert [row.ci_low for row in shares] == [None] * 3
-    assert "variance" in str(shares[0].reason)
-    assert [row.chance for row in shares] == pytest.approx([1 / 3, 1 / 3, 1 / 3])
-
-
 def test_what_cannot_be_known_is_null_with_its_reason() -> None:
     unknown = rows(*GRID[:4], outcomes("xx", "google", [1, 2, 3, 4]))
     row = unknown["t2i/*/*@speakers", "R@1"]
     assert row.value is None
     assert "speakers unknown for xx" in str(row.reason)
-    assert "missing xx/bing" in str(unknown["t2i/*/*@without-en", "R@1_eta2_language"].reason)
     assert ("t2i/*/*", "consistency_RBO") not in unknown  # a part without the reference has none
     assert rows(*GRID[:2]) == {}  # one language: nothing to average over
     one_translator = rows(*GRID[::2])
     assert ("t2i/*/google", "R@1") not in one_translator  # it would repeat t2i/*/*
-    assert not any("_eta2_" in metric for _, metric in one_translator)
 
 
 def published(folder: Path) -> dict[tuple[str, str], float]:
@@ -122,26 +110,7 @@ def test_published_means_include_english_and_are_lower_without_it(shared_data: P
     assert values @ language_weights(parts, speakers=True) > values @ language_weights(parts)
 
 
-def test_most_variance_is_between_languages_and_shares_add_up(shared_data: Path) -> None:
-    split = eta_squared({part: value for part, value in published(shared_data).items() if part[0] != "en"})
-    assert sum(split) == pytest.approx(1)
-    assert split.language > 0.8 > split.translator > 0
-
-
-def test_noise_alone_gives_the_shares_that_are_named_as_such() -> None:
-    """20 languages by 3 translators that do not differ gave 32, 3 and 64 %, printed as shares of the variance."""
-    rng = np.random.default_rng(0)
-    tables = rng.normal(size=(2000, 20, 3))
-    names = [(f"l{i}", f"t{j}") for i in range(20) for j in range(3)]
-    found = np.array([eta_squared(dict(zip(names, table.ravel().tolist(), strict=True))) for table in tables])
-    assert found.mean(axis=0) == pytest.approx(list(noise_eta_squared(20, 3)), abs=0.005)
-
-
-def test_gaps_are_named() -> None:
-    with pytest.raises(ValueError, match="missing b/y"):
-        eta_squared({("a", "x"): 0.1, ("a", "y"): 0.2, ("b", "x"): 0.3})
-    with pytest.raises(ValueError, match="1 by 2"):
-        eta_squared({("a", "x"): 0.1, ("a", "y"): 0.2})
+def test_a_mean_over_no_language_is_refused() -> None:
     with pytest.raises(ValueError, match="no language is left"):
         language_weights([("en", "google")], without="en")
 

@@ -13,7 +13,7 @@ import pytest
 from capim.store import EmbeddingStore
 from capim.store.rows import delete
 from capim.store.schema import SHARE_OF_MISSES, LedgerEntry, Slice
-from capim.store.types import Corpus, EncoderSpec
+from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import SingleVectors
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.analyses.vectors import StoredVectors, chosen
@@ -21,7 +21,7 @@ from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.references import EvaluationRef, RunSettings
 from capim.tasks.report import diagnose_corpus
 from capim.tasks.statistics.draws import Resampling
-from tests.random_store import SPECS, embeddings, put_all, random_store
+from tests.random_store import SPECS, embeddings, random_store
 from tests.tasks.conftest import N_SCENES, evaluated
 
 
@@ -115,18 +115,6 @@ def test_vectors_come_back_as_they_were_put_multi_vectors_up_to_float16(store: E
     assert many is not None
     assert many.values == pytest.approx(embeddings(SPECS[1], N_SCENES, seed=N_SCENES).values, abs=1e-3)
     assert many.ords.tolist() == list(range(N_SCENES))
-
-
-def test_truncated_captions_are_read_by_encoder(store: EmbeddingStore, corpus: Corpus) -> None:
-    fingerprints = {spec.name: spec.fingerprint for spec in SPECS}
-    assert StoredVectors(store, fingerprints, corpus).truncated == {}
-    spec = EncoderSpec(name="short", adapter="hf_dual", checkpoint="me/short", revision="a1", dim=8)
-    store.write_encoder(spec)
-    cut = np.arange(len(corpus.captions)) % 3 == 1
-    put_all(store, spec, corpus, "caption", replace(embeddings(spec, len(cut), seed=1), truncated=cut))
-    read = StoredVectors(store, {**fingerprints, "short": spec.fingerprint}, corpus).truncated
-    assert list(read) == ["short"]
-    assert np.array_equal(read["short"], cut)
 
 
 def test_a_choice_of_positions_is_ascending_and_its_seed_decides() -> None:

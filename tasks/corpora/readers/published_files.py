@@ -6,8 +6,7 @@ Captions:
   that one system could not translate are excluded; English is in every system's file, and its results are in that
   system's table.
 * Urban1k (Zhang et al. 2024, Long-CLIP, https://arxiv.org/abs/2403.15378): long captions, one a file. Published: R@1 in
-  both directions. Most are longer than CLIP's 77 tokens; the analysis ``truncated-captions`` compares queries
-  with a truncated caption with the others.
+  both directions. Most are longer than CLIP's 77 tokens.
 
 Captions against hard negatives:
 
