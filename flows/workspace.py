@@ -71,12 +71,6 @@ class Frame(pd.DataFrame):
         with pd.option_context(*_SHOWN):
             return super()._repr_html_()  # type: ignore[misc,no-any-return]
 
-    def chart(self, *, title: str = "") -> Any:
-        """Return an Altair chart of values or differences with their intervals; ``.save("figure.svg")`` writes it."""
-        from capim.reports.elements.charts import interval_chart
-
-        return interval_chart(self.to_dict("records"), title=title)
-
 
 def frame_of(rows: pa.Table | Sequence[Row], columns: Sequence[str] | None = None) -> Frame:
     """Return rows as a frame with the index 0, 1, …; with ``columns``, in their order, or with all.

@@ -206,7 +206,7 @@ MISTYPED = {
 
 @pytest.mark.slow
 def test_help_and_a_mistyped_name_are_answered_before_anything_that_takes_seconds_is_imported(small_demo: Path) -> None:
-    heavy = ("torch", "transformers", "prefect", "scipy", "altair", "duckdb")
+    heavy = ("torch", "transformers", "prefect", "scipy", "duckdb")
     no_help = (*heavy, "lancedb", "lance", "pandas", "pyarrow", "pydantic", "PIL")
     program = f"""import sys; from capim.flows.cli import main
 code = main(["--help"])
