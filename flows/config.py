@@ -448,6 +448,7 @@ GONE = {
     "export --projection": "`capim export embeddings`, and a projection of your own; the atlas has two main directions",
     "import --manifest": "one `capim import` for each set; importing the same file again changes nothing",
     "import --folder": "one `capim import` for each set; importing the same file again changes nothing",
+    "import --note": "--facts FILE.toml, --training TEXT, --link URL; of published values a column `source`",
     "list --pin": '`revision = "COMMIT"` in the table of an encoder in a suite; a run stores the commit of every model',
     "query --seconds": "--timeout S",
     "search --index": "`capim search`: it is exact",

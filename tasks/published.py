@@ -46,7 +46,7 @@ _WINOGROUND = {
 }
 
 
-def read_published(path: Path, source: str = "", columns: Columns = NO_COLUMNS) -> list[Published]:
+def read_published(path: Path, columns: Columns = NO_COLUMNS) -> list[Published]:
     """Return the results of a file, or of all files of a folder, without their run.
 
     Raises:
@@ -68,7 +68,7 @@ def read_published(path: Path, source: str = "", columns: Columns = NO_COLUMNS) 
         )
     found: dict[str, Published] = {}
     for row in rows:
-        origin = row.source or source or str(path)
+        origin = row.source or str(path)
         key = digest16([row.model, row.dataset, row.protocol, row.their_metric, origin])
         if not row.model or found.get(key, row).value != row.value:
             what = f"{row.model or 'no model'}, {row.dataset}, {row.their_metric}"

@@ -84,6 +84,7 @@ OLD_OPTIONS = {
     "--plan": "run --plan",
     "check --suite": "check tiny-clip --suite f.toml",
     "export --as": "export results --to f --as csv",
+    "import --note": "import --encoder e --note text",
     "list --pin": "list encoders --pin f.toml",
     "query --seconds": "query x --seconds 1",
     "--isolated": "list metrics --isolated",
