@@ -79,6 +79,7 @@ def test_nothing_asked_for_lists_both_faults_and_makes_no_workspace(tmp_path: Pa
 
 OLD_OPTIONS = {
     "--bootstrap-iterations": "run --bootstrap-iterations 100",
+    "--distractors": "evaluate --distractors shapes",
     "--devices": "embed --devices cpu",
     "--metric": "evaluate --metric f.py:f",
     "--plan": "run --plan",
