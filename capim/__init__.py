@@ -45,7 +45,6 @@ if TYPE_CHECKING:  # imported on first use: pandas and Prefect take seconds
     results = _default.results
     run = _default.run
     search = _default.search
-    show = _default.show
     sql = _default.sql
     vectors = _default.vectors
     why = _default.why
@@ -53,7 +52,7 @@ if TYPE_CHECKING:  # imported on first use: pandas and Prefect take seconds
 __all__ = [
     "CapimError", "Encoder", "Metric", "RequestError", "WorkError", "Workspace", "analyse", "check", "choose",
     "compare", "drop", "embed", "evaluate", "import_", "multivectors", "open", "outcomes", "relevance", "report",
-    "results", "run", "search", "show", "sql", "vectors", "why",
+    "results", "run", "search", "sql", "vectors", "why",
 ]  # fmt: skip
 
 

@@ -76,8 +76,9 @@ def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
     outcomes = call(scoring.find_outcomes, config.selection)
     if faults := device_faults(config):
         raise RequestError(faults)
-    if config.protocols or config.distractors:
-        _check_scoring(config, (*sets, *(each.sets for each in outcomes)))
+    if config.protocols:
+        scored = (*sets, *(each.sets for each in outcomes))
+        call(scoring.check_scoring, scored, store_uri=config.store_uri, protocols=config.protocols)
     with recorded_run(config, "evaluate") as settings:
         evaluated, missing = evaluate_step(config, settings, sets)
         completed = _completed(settings, outcomes)
@@ -103,12 +104,6 @@ def evaluate_step(
     failed = {pair: one for pair, one in zip(sets, attempts, strict=True) if isinstance(one, Exception)}
     if failed and len(failed) == len(sets):
         refuse_all(list(failed.values()))
-    if config.distractors:
-        from capim.tasks.combine import score_distractors
-
-        scored = [pair for pair in sets if pair not in failed and pair.corpus not in config.distractors]
-        more = {"settings": settings, "corpora": config.distractors}
-        call_each(score_distractors, [{"sets": pair, **more} for pair in scored])
     missing = [
         Missing(subject=f"{pair.encoder} on {pair.corpus}", reason=reason_of(one)) for pair, one in failed.items()
     ]
@@ -118,11 +113,6 @@ def evaluate_step(
 def _completed(settings: RunSettings, evaluations: Sequence[EvaluationRef]) -> tuple[EvaluationRef, ...]:
     """Compute the results that stored outcomes lack; return one reference per evaluation."""
     return tuple(call_each(scoring.complete_figures, [{"evaluation": e, "settings": settings} for e in evaluations]))
-
-
-def _check_scoring(config: RunConfig, sets: tuple[SetsRef, ...]) -> None:
-    named = {"protocols": config.protocols, "distractors": config.distractors}
-    call(scoring.check_scoring, sets, store_uri=config.store_uri, **named)
 
 
 @run_flow("custom-metric", hours=24, title=lambda config, metric, **_: f"{metric} {config.title}")
@@ -274,8 +264,6 @@ def benchmark(config: RunConfig, report: Literal["run", "all", "none"] = "run") 
         run = settings.run
         embedded, missing = embed_step(config, run, request, opened) if request is not None else ((), ())
         sets = stored or tuple(reference.sets for reference in paired(embedded))
-        if config.distractors:  # which this run may have encoded
-            _check_scoring(config, sets)
         evaluated, unscored = evaluate_step(config, settings, sets)
         missing = (*missing, *unscored)
         corpora = tuple(dict.fromkeys(evaluation.sets.corpus_fingerprint for evaluation in evaluated))

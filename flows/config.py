@@ -189,13 +189,11 @@ class Scoring(Statistics, Protocols, Device):
     Args:
         parts: score every gallery in N parts, in parallel on Prefect's task runner
         memory: memory for the vectors and scores of each part, such as 500MB (default: 2GiB)
-        distractors: stored corpora with images to add to every gallery in growing numbers
         keep_replicates: store every bootstrap replicate of every metric (table replicates)
     """
 
     parts: Annotated[int, Field(ge=1), NoTruth] = 1
     memory: Annotated[Size, "SIZE"] = None
-    distractors: Annotated[Texts, "A,B"] = ()
     keep_replicates: Annotated[bool, Field(strict=True)] = False
 
 
@@ -439,6 +437,7 @@ GONE = {
     "--isolated": "run untrusted models and metrics in a container (docs/own_model.md)",
     "--bootstrap-iterations": "--replicates N",
     "--devices": "--device cuda:0,cuda:1",
+    "--distractors": "a corpus that holds these images, too: without captions they are only in the gallery",
     "--compile": "an adapter of your own may compile its model (docs/own_model.md)",
     "--metric": "--own-metric FILE.py:NAME",
     "--plan": "--dry-run",
@@ -448,6 +447,7 @@ GONE = {
     "export --projection": "`capim export embeddings`, and a projection of your own; the atlas has two main directions",
     "import --manifest": "one `capim import` for each set; importing the same file again changes nothing",
     "import --folder": "one `capim import` for each set; importing the same file again changes nothing",
+    "import --note": "--facts FILE.toml, --training TEXT, --link URL; of published values a column `source`",
     "list --pin": '`revision = "COMMIT"` in the table of an encoder in a suite; a run stores the commit of every model',
     "query --seconds": "--timeout S",
     "search --index": "`capim search`: it is exact",
@@ -462,7 +462,7 @@ def gone(*names: str) -> str | None:
 
 
 _EVERYWHERE = ("name", "sample", "seed")  # fields of a suite file that every step uses; a sample has its own name
-_LISTS = ("corpora", "encoders", "protocols", "analyses", "distractors")
+_LISTS = ("corpora", "encoders", "protocols", "analyses")
 
 
 def step_config(

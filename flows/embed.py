@@ -71,8 +71,7 @@ def check_request(
     with noted(faults):
         check_analyses(config.analyses)
     with noted(faults), told() as columns:
-        wanted: dict[str, Any] = {"modalities": modalities, "distractors": config.distractors}
-        unreadable: list[str] = call(encoding.check_corpora, config.selection, opened, **wanted)
+        unreadable: list[str] = call(encoding.check_corpora, config.selection, opened, modalities=modalities)
         faults += unreadable
     if faults:
         raise RequestError(faults)

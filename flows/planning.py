@@ -221,8 +221,6 @@ class _Planning:
                 for protocol, evaluation in scored.evaluations.items()
                 if protocol in todo
             ]
-            if self.config.distractors and corpus not in self.config.distractors:  # measured each time
-                self.parts.append(replace(part, what="curves of distractors", to_do=1))
         corpora = list(dict.fromkeys(scored.sets.corpus for scored in own))
         rows = evaluated_rows(self.store, corpus=corpora, corpus_fingerprint=self._registered)
         evaluations = newest_evaluations([*rows, *new], corpus=corpora, encoder=())

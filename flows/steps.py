@@ -620,7 +620,7 @@ def _run(
 
 # --- `import`: embeddings, and outcomes of models without embeddings, that another program computed.
 
-_OF_MODEL = ("corpus", "encoder", "revision", "note", "same_as")
+_OF_MODEL = ("corpus", "encoder", "revision", "same_as")
 _FACTS = ("licence", "parameters", "training", "link")
 _ABOUT = (*_OF_MODEL, "facts", *_FACTS)
 _OF_OUTCOMES = (*_ABOUT, "protocol", "by_position", "dry_run", "replace", "replicates")
@@ -629,7 +629,7 @@ IMPORTS = {
     "outcomes": (("outcomes",), _OF_OUTCOMES),  # hit lists name their models
     "scores": (("scores",), _OF_OUTCOMES),
     "runs": (("run", "qrels"), _OF_OUTCOMES),
-    "published results": (("published",), ("note", "dry_run")),
+    "published results": (("published",), ("dry_run",)),
     "facts only": ((), ("encoder", "facts", *_FACTS, "dry_run")),
 }
 """Kind of import -> the options that name its files (one of them is needed), and other options that it takes."""
@@ -645,7 +645,6 @@ def import_(
     images: Annotated[str | None, "F"] = None,
     captions: Annotated[str | None, "F"] = None,
     revision: Annotated[str | None, "R"] = None,
-    note: Annotated[str | None, "TEXT"] = None,
     same_as: Annotated[str | None, "NAME"] = None,
     outcomes: Annotated[str | None, "F"] = None,
     scores: Annotated[str | None, "F"] = None,
@@ -690,7 +689,6 @@ def import_(
         images: image embeddings: .npy, .npz, .pt, .parquet, .safetensors, .csv or .json; FILE:NAME for one array
         captions: caption embeddings, in the same formats
         revision: version of the model (default: that of the stored model, else unversioned)
-        note: a remark about the model; kept and shown with it
         same_as: stored encoder that made the imported vectors or outcomes; both are shown in one row
         outcomes: outcomes of a model without embeddings: a table (.csv, .json, .jsonl, .parquet), exported outcomes, or
             a folder of tables or of hit lists (MODEL_ir1_rank_index.npy …)
@@ -741,7 +739,7 @@ def import_(
     from capim.tasks.results.imported.sources import Kind, Source
 
     if kind == "embeddings":
-        columns = ("corpus", "images", "captions", "vectors", "revision", "note", "same_as")
+        columns = ("corpus", "images", "captions", "vectors", "revision", "same_as")
         of_row = {name: given[name] for name in columns if name in given}
         one = tuple((role, str(name)) for role, name in roles.items())
         of_row |= {"columns": one, "skip_bad_rows": skip_bad_rows}
@@ -755,7 +753,7 @@ def import_(
         raise RequestError(f"--run: {1 + len(more)} runs in one command need --qrels FILE; import them one at a time")
     name = given.get("encoder") or given.get("same_as") or (tag_of(Path(path)) if option == "run" else "")
     runs = tuple(given.get("run", ())) if option == "qrels" else ()
-    of_model = {"revision": revision, "note": note, "same_as": same_as}
+    of_model = {"revision": revision, "same_as": same_as}
     source = Source(cast("Kind", option), path, name, protocol, by_position, runs, roles, skip_bad_rows, **of_model)
     say(*start(import_outcomes, config, given.get("corpus"), source, replace=replace, plan=dry_run))
     add_facts()

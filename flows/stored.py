@@ -495,9 +495,7 @@ def serve(
 
 # --- `export`: what the store holds, in the files of other programs.
 
-Format: TypeAlias = Literal[
-    "csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark", "model-index"
-]
+Format: TypeAlias = Literal["csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "model-index"]
 What: TypeAlias = Literal[
     "results", "paper", "outcomes", "misses", "trec", "embeddings", "embedding-atlas", "mlflow", "wandb"
 ]
@@ -525,8 +523,8 @@ def export(
     """Export embeddings, outcomes or results to files for other programs (docs/exports.md).
 
     Exports:
-      results          all results: CSV, JSON (with a schema), Parquet, LaTeX tables, MTEB results, CLIP_benchmark CSV,
-                       V28 and COCO-SM tables, the model-index of a model card (.yaml)
+      results          all results: CSV, JSON (with a schema), Parquet, LaTeX tables, MTEB results, V28 and
+                       COCO-SM tables, the model-index of a model card (.yaml)
       paper            a folder for LaTeX: a table one column wide, charts, methods, an appendix, citations
       outcomes         one row per query: .parquet, .csv, .json
       misses           a random sample of what some encoders missed, to judge: .csv (docs/serve.md)

@@ -40,7 +40,6 @@ from capim.flows.config import (
     run_config,
     step_config,
 )
-from capim.flows.searching import StoreServices
 from capim.flows.terminal import TABLE, Row, Rows, cell, say
 from capim.store import EmbeddingStore, Modality, Vectors
 from capim.store.errors import RequestError, WorkError
@@ -49,7 +48,6 @@ from capim.store.vectors import Ragged
 
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
     from capim.flows.benchmark import Benchmarked
-    from capim.reports.app import application
     from capim.tasks.references import EmbedRef
 
 P = ParamSpec("P")
@@ -72,12 +70,6 @@ class Frame(pd.DataFrame):
     def _repr_html_(self) -> str | None:
         with pd.option_context(*_SHOWN):
             return super()._repr_html_()  # type: ignore[misc,no-any-return]
-
-    def chart(self, *, title: str = "") -> Any:
-        """Return an Altair chart of values or differences with their intervals; ``.save("figure.svg")`` writes it."""
-        from capim.reports.elements.charts import interval_chart
-
-        return interval_chart(self.to_dict("records"), title=title)
 
 
 def frame_of(rows: pa.Table | Sequence[Row], columns: Sequence[str] | None = None) -> Frame:
@@ -439,17 +431,6 @@ class Workspace:
             raise RequestError(f"--protocol {protocol}: its queries choose between two items; name one with a gallery")
         right = np.split(task.relevant_ords, task.offsets[1:-1])
         return {query: items.tolist() for query, items in zip(task.query_ids.tolist(), right, strict=True)}
-
-    @_checked
-    def show(self, page: str = "/", /, **parameters: Texts | int) -> application.Shown:
-        """Return a page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
-
-        An address that was copied from the browser shows the same view. ``.save(path)`` writes it as one HTML file.
-        """
-        from capim.reports.app import application
-
-        store = self.store
-        return application.show(store, StoreServices(store), page, **parameters)
 
 
 def open(workspace: str | Path | None = None, *, quiet: bool = False) -> Workspace:  # noqa: A001 - as in gzip.open

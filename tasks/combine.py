@@ -1,4 +1,4 @@
-"""Tasks on text-to-image retrieval: two encoders as one, galleries with distractors."""
+"""Tasks on text-to-image retrieval: two encoders as one."""
 
 from __future__ import annotations
 
@@ -17,22 +17,18 @@ from capim.store.schema import Slice as SliceRow
 from capim.store.types import FUSION, MODALITIES, TWO_STAGE, Corpus, EncoderSpec, Modality, digest16
 from capim.store.vectors import Ragged
 from capim.tasks.analyses.analysis import Slice, slice_rows
-from capim.tasks.analyses.table import DISTRACTORS
 from capim.tasks.derive import Derivation, Derived, Work, derive, one_by_one
-from capim.tasks.encoders.device import choose_device
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.retrieval import JUDGED_RECALLS, NDCG_5, NDCG_10, RECALLS
 from capim.tasks.prefects.task import task
 from capim.tasks.protocols import TEXT_TO_IMAGE, Protocol
 from capim.tasks.ranking.cosine import dense_score_rows
-from capim.tasks.ranking.evaluate import Side, by_gallery_size
 from capim.tasks.ranking.layout import ALL_CAPTIONS
 from capim.tasks.ranking.maxsim_products import gather
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of
 from capim.tasks.ranking.ranker import ScoreRows
-from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.ranking.two_stage import (
     SecondScores,
@@ -46,7 +42,7 @@ from capim.tasks.ranking.two_stage import (
 from capim.tasks.ranking.vectors import Blocks
 from capim.tasks.references import EvaluationRef, RunSettings, SetsRef
 from capim.tasks.results.figures import Figures
-from capim.tasks.results.scoring import missing_sets, open_sets, stored_evaluations
+from capim.tasks.results.scoring import stored_evaluations
 from capim.tasks.results.stored import read_outcomes
 from capim.tasks.results.summary import Evaluated, Source, result_rows
 from capim.tasks.statistics.intervals import Interval
@@ -109,40 +105,6 @@ def rerank(first: EvaluationRef, second: EvaluationRef, settings: RunSettings, *
         slices += result_slices(results, TWO_STAGE, str(depth.n), cost)
     made = retrieval.derive_slices(spec, TWO_STAGE, map(str, wanted), lambda: slices)
     return replace(made, lines=(name,))
-
-
-@task("score-distractors", run_name="distractors-{sets.encoder}-{sets.corpus}")
-def score_distractors(sets: SetsRef, settings: RunSettings, *, corpora: Sequence[str]) -> Derived:
-    """Make slices of the results by gallery size, with images of other corpora added."""
-    store = EmbeddingStore.open(settings.store_uri)
-    spec, corpus = store.encoder(sets.encoder_fingerprint), store.corpus(sets.corpus, sets.corpus_fingerprint)
-    if not any(protocol.id in TEXT_TO_IMAGE for protocol in protocols_of(corpus)):
-        return Derived()  # pairs and quadruples have no gallery
-    retrieval = text_to_image(sets, settings)
-
-    digests: list[str] = []
-
-    def side(corpus: str) -> Side:
-        key = store.key(encoder=spec.fingerprint, corpus=corpus, modality="image")
-        if (sealed := store.sealed(key)) is None:  # dropped since `check_scoring`
-            raise RequestError(missing_sets(store, key, ["image"]))
-        digests.append(sealed.digest)
-        others = replace(sets, corpus=key.corpus, corpus_fingerprint=key.corpus_fingerprint)
-        return Side(others.vectors(store, "image"), sealed.n_rows)
-
-    own, *more = [side(each) for each in (sets.corpus_fingerprint, *corpora)]
-    evaluations = open_sets(store, sets, [retrieval.protocol.id]).evaluations
-
-    def slices() -> Iterator[Slice]:
-        captions, seed = sets.vectors(store, "caption"), settings.resampling.seed
-        resources = Resources(choose_device(settings.device), settings.memory_bytes)
-        for _, outcomes in by_gallery_size(own, more, captions, retrieval.task, seed=seed, resources=resources):
-            results, n = retrieval.results(outcomes, spec), int(outcomes.n_gallery.max())
-            shown = result_slices(results, DISTRACTORS, f"{n:,} images", {"images": n})
-            yield from (replace(each, feature="") for each in shown)
-
-    inputs = [*evaluations.values(), *digests, f"seed {settings.resampling.seed}"]  # which draws the added images
-    return retrieval.derive_slices(spec, DISTRACTORS, inputs, slices)
 
 
 @dataclass(frozen=True, kw_only=True)

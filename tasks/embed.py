@@ -30,7 +30,7 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from capim.store import Block, EmbeddingStore
-from capim.store.errors import RequestError, WorkError, unknown
+from capim.store.errors import RequestError, WorkError
 from capim.store.schema import Batch, Probe, StoredCorpus, Weights, texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.store.upkeep.inventory import check_disk_space
@@ -551,10 +551,8 @@ def _reference(
 
 
 @task("check-corpora", timeout_hours=12)
-def check_corpora(
-    selection: Selection, opened: OpenCorpora, *, modalities: Sequence[Modality], distractors: Sequence[str]
-) -> list[str]:
-    """Read corpora into ``opened`` before anything is written; returns all faults, also of protocols and distractors.
+def check_corpora(selection: Selection, opened: OpenCorpora, *, modalities: Sequence[Modality]) -> list[str]:
+    """Read corpora into ``opened`` before anything is written; returns all faults, also of protocols.
 
     A corpus without a file or text for any of ``modalities`` is a fault.
 
@@ -564,19 +562,15 @@ def check_corpora(
     faults: list[str] = []
     passing, store = None, store_at(selection.store_uri)
     register = [] if store is None else store.corpora()
-    known, states = {row.name for row in register}, {row.fingerprint for row in register}
     for what in selection.corpora:
         try:
             request = corpus_to_read(what, register, sample=selection.sample, seed=selection.seed)
             corpus = opened.read(request, store)
             faults += filter(None, [encoding_fault(corpus, modalities, given=what)])
             select_protocols(corpus, selection.protocols)
-            known |= {corpus.name}
         except RequestError as error:
             faults.extend(error.faults)
             passing = error if may_pass(error) else passing
-    strange = [name for name in distractors if name not in known | states]
-    faults += [unknown("corpus of distractors", name, sorted(known)) for name in strange]
     if passing is not None:
         raise RequestError(faults) from passing
     return faults

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 from capim.store import EmbeddingStore
@@ -88,23 +87,16 @@ def score_part(sets: SetsRef, settings: RunSettings, *, part: int, n_parts: int)
 
 
 @task("check-scoring")
-def check_scoring(
-    sets: Sequence[SetsRef], *, store_uri: str, protocols: Sequence[str], distractors: Sequence[str]
-) -> None:
-    """Check that protocols fit the corpora of these sets, and that distractors are stored, before anything is scored.
+def check_scoring(sets: Sequence[SetsRef], *, store_uri: str, protocols: Sequence[str]) -> None:
+    """Check that protocols fit the corpora of these sets before anything is scored.
 
     Raises:
-        RequestError: A protocol is unknown or does not fit, a corpus of distractors is unknown or has no vectors by an
-            encoder; all faults together.
+        RequestError: A protocol is unknown or does not fit; all faults together.
     """
     store, faults = EmbeddingStore.open(store_uri), list[str]()
     for corpus, fingerprint in dict.fromkeys((pair.corpus, pair.corpus_fingerprint) for pair in sets):
         with noted(faults):
             select_protocols(store.corpus(corpus, fingerprint), protocols)
-    for encoder, corpus in product(dict.fromkeys(pair.encoder_fingerprint for pair in sets), distractors):
-        with noted(faults):
-            key = store.key(encoder=encoder, corpus=corpus, modality="image")
-            faults += [] if store.sealed(key) else [missing_sets(store, key, ["image"])]
     if faults:
         raise RequestError(list(dict.fromkeys(faults)))
 

@@ -232,7 +232,7 @@ def _with_these(store: EmbeddingStore, new: Corpus) -> Corpus | None:
 @task("import-published")
 def import_published(source: Source, *, store_uri: str, plan: bool, run: str) -> Derived:
     """Keep results that others published, to be shown next to ours (``capim results --against published``)."""
-    rows = read_published(Path(source.path), source.note or "", source.columns)
+    rows = read_published(Path(source.path), source.columns)
     models, known = {row.model for row in rows}, [row for row in rows if row.protocol]
     lines = [f"{len(rows)} results of {len(models)} models, {len(known)} of them under a protocol that is known here"]
     differences = Counter(row.difference for row in rows)
@@ -299,8 +299,10 @@ def _encoders(store: EmbeddingStore, names: Sequence[str], source: Source) -> li
     if not source.same_as:
         if faults := catalog_faults(names):
             raise RequestError(faults)
-        about: dict[str, Any] = {"revision": source.revision, "note": source.note}
-        return [imported_encoder(n, OF_OUTCOMES, namesakes=namesakes(store, n), **about, dim=1) for n in names]
+        revision = source.revision
+        return [
+            imported_encoder(n, OF_OUTCOMES, namesakes=namesakes(store, n), revision=revision, dim=1) for n in names
+        ]
     if len(names) > 1:
         raise RequestError(f"--same-as names one model, the files have {len(names)}: {', '.join(names)}")
     return [store.encoder(source.same_as)]

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from capim.reports.exports.other_tools import DATASETS, NAMES, RETRIEVAL, WINOGROUND, their_tasks
+from capim.reports.exports.other_tools import NAMES, their_tasks
 from capim.store.errors import RequestError
 from capim.store.files import NOT_ITS_FORMAT
 from capim.store.forms import FORMS, NO_COLUMNS, Columns, renamed
@@ -22,7 +22,7 @@ from capim.store.tables import open_table, read_json, suffix_of
 from capim.store.types import digest16
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.metrics import METRICS
-from capim.tasks.protocols import ALL_QUADRUPLES, JUDGED_QUERIES
+from capim.tasks.protocols import ALL_QUADRUPLES, I2T_ANY, JUDGED_QUERIES, T2I_ALL
 
 
 def _ours(names: Mapping[str, str]) -> dict[str, str]:
@@ -30,14 +30,23 @@ def _ours(names: Mapping[str, str]) -> dict[str, str]:
     return {theirs: ours for ours, theirs in names.items() if not ours.startswith("success")}
 
 
-_CORPORA = {theirs: ours for ours, theirs in DATASETS.items()}
+_CORPORA = {"mscoco_captions": "coco-karpathy", "flickr30k": "flickr30k-karpathy"}
 _OURS = _ours(NAMES)
 _TIES = "MTEB orders ties by id, ours is the mean over their orders"
 _SAME = "the same protocol"
 _UNKNOWN = "its protocol is not known here"
+_RETRIEVAL = {
+    f"{side}_retrieval_recall@{k}": (protocol, f"R@{k}")
+    for side, protocol in (("image", T2I_ALL), ("text", I2T_ANY))
+    for k in (1, 5, 10)
+}
+_WINOGROUND = {
+    field: (ALL_QUADRUPLES, f"winoground_{score}")
+    for field, score in (("text_acc", "text"), ("image_acc", "image"), ("acc", "group"))
+}
 
 
-def read_published(path: Path, source: str = "", columns: Columns = NO_COLUMNS) -> list[Published]:
+def read_published(path: Path, columns: Columns = NO_COLUMNS) -> list[Published]:
     """Return the results of a file, or of all files of a folder, without their run.
 
     Raises:
@@ -59,7 +68,7 @@ def read_published(path: Path, source: str = "", columns: Columns = NO_COLUMNS) 
         )
     found: dict[str, Published] = {}
     for row in rows:
-        origin = row.source or source or str(path)
+        origin = row.source or str(path)
         key = digest16([row.model, row.dataset, row.protocol, row.their_metric, origin])
         if not row.model or found.get(key, row).value != row.value:
             what = f"{row.model or 'no model'}, {row.dataset}, {row.their_metric}"
@@ -113,7 +122,7 @@ def _of_csv(path: Path, columns: Columns) -> Iterator[Published]:
 
 
 def _of_clip_benchmark(model: str, dataset: str, cells: Mapping[str, Any]) -> Iterator[Published]:
-    theirs = {**RETRIEVAL, **(WINOGROUND if "winoground" in dataset.lower() else {})}
+    theirs = {**_RETRIEVAL, **(_WINOGROUND if "winoground" in dataset.lower() else {})}
     for name, (protocol, metric) in theirs.items():
         if name in cells:
             named = protocol if metric.startswith("R@") or "winoground" in dataset.lower() else ""

@@ -8,11 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from capim.reports.destination import PAGES, has_file, point, version_of_pages
-from capim.reports.format import percent, percent_range
-from capim.reports.rows.report_data import goodness
 from capim.reports.rows.snapshot import first_screen, results_of
 from capim.store import EmbeddingStore
 from capim.store.current import newest_rows
@@ -24,11 +22,11 @@ from capim.tasks.analyses.vectors import StoredVectors, explain_pairs
 from capim.tasks.derive import Derivation, Derived, Work, derive, one_by_one, page_key
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import Metric
-from capim.tasks.metrics.table import RSUM, on_leaderboard, planned_figures, version_of
+from capim.tasks.metrics.table import on_leaderboard, version_of
 from capim.tasks.prefects.names import create_markdown_artifact
-from capim.tasks.prefects.task import artifact_key, asset, in_a_run, show_table, task
+from capim.tasks.prefects.task import artifact_key, asset, in_a_run, task
 from capim.tasks.protocols import BALANCED, Protocol, by_language
-from capim.tasks.ranking.protocols import protocols_of, select_protocols
+from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.reference.published import ANALYSIS, gate_rows, gated, judge_results, published
 from capim.tasks.references import EvaluationRef, RunSettings, corpus_of, inputs_of
 from capim.tasks.results.stored import read_all_outcomes
@@ -225,8 +223,8 @@ def publish_report(
 ) -> str:
     """Write the report of chosen corpora, encoders and protocols (all where none is named); return its path or URI.
 
-    A report that was written before is not written again: the run's folder points to it. Artifacts of the task show the
-    leaderboard and what the report begins with.
+    A report that was written before is not written again: the run's folder points to it. An artifact of the
+    task shows what the report begins with.
 
     Args:
         of_run: Only what this run used.
@@ -259,46 +257,9 @@ def page_of(store: EmbeddingStore, keys: Collection[str] | None, chosen: Mapping
 
 
 def _show_report(page: str, store: EmbeddingStore, run: str, reports_url: str | None) -> None:
-    """Show the leaderboard and the report as artifacts."""
-    about = "the planned results of every corpus, best first, in percent with 95% intervals"
-    show_table(artifact_key("leaderboard", store.uri), [place._asdict() for place in leaderboard(store)], about)
+    """Show the first screen of the report, with a link, as an artifact."""
     place = f"reports/{run}/report.html"
     link = f"[{run}]({reports_url.rstrip('/')}/{run}/report.html)" if reports_url else f"The whole page is `{place}`"
     answer = next(iter(results_of(page).get("answer", ())), "")
     begins = f"{first_screen(page)}\n\n{link}"
     create_markdown_artifact(markdown=begins, key=artifact_key("report", store.uri), description=answer)
-
-
-class Place(NamedTuple):
-    """A line of the leaderboard: numbers in percent."""
-
-    corpus: str
-    protocol: str
-    metric: str
-    encoder: str
-    percent: str
-    interval: str
-    queries: int
-
-
-def leaderboard(store: EmbeddingStore) -> list[Place]:
-    """Return the current value of every planned result but RSUM, by corpus and encoder, best first."""
-    rows = [row for row in store.current(Result) if row.value is not None]
-    planned = {
-        fingerprint: planned_figures(protocols_of(store.corpus(fingerprint))) - {RSUM}
-        for fingerprint in {row.corpus_fingerprint for row in rows}
-    }
-    found = [row for row in rows if (row.protocol, row.metric) in planned[row.corpus_fingerprint]]
-    ordered = sorted(found, key=lambda row: (row.corpus, row.protocol, row.metric, -goodness(row)))
-    return [
-        Place(
-            row.corpus,
-            row.protocol,
-            row.metric,
-            row.encoder,
-            percent=percent(row.value, 2),
-            interval=percent_range(row.ci_low, row.ci_high, 2),
-            queries=row.n_queries,
-        )
-        for row in ordered
-    ]

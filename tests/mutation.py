@@ -80,9 +80,7 @@ SWAPPED: dict[type, type] = {
     ast.MatMult: ast.Mult,
 }
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(
-    ["altair", "hypothesis", "pandas", "prefect", "pyarrow.dataset", "pytest", "scipy.stats", "torch"]
-)
+FORKED.set_forkserver_preload(["hypothesis", "pandas", "prefect", "pyarrow.dataset", "pytest", "scipy.stats", "torch"])
 OPPOSITE = {"min": "max", "any": "all", "argmin": "argmax", "minimum": "maximum", "floor": "ceil"}
 OPPOSITE |= {other: name for name, other in OPPOSITE.items()}
 

@@ -127,15 +127,6 @@ def test_a_function_is_a_metric_with_interval_and_test(workspace: capim.Workspac
     assert two.metric.tolist() == [f"{__name__}:first_three(k=2)"]
 
 
-def test_figures_and_differences_are_drawn_with_their_intervals(workspace: capim.Workspace) -> None:
-    frame = workspace.results(protocols="t2i/all", metrics="R@1,MRR")
-    points = frame.chart().to_dict()["data"]["values"]  # type: ignore[operator]
-    assert [point["value"] for point in points] == frame.value.tolist()
-    assert points[0]["label"] == f"{frame.encoder[0]} · MRR"
-    with pytest.raises(capim.RequestError, match="a chart needs rows with value or difference"):
-        workspace.sql("SELECT 1 AS one").chart()  # type: ignore[operator]
-
-
 def test_a_metric_without_a_name_needs_one(workspace: capim.Workspace) -> None:
     with pytest.raises(capim.RequestError, match="function with a name"):
         workspace.evaluate(own_metric=lambda outcomes: outcomes.rank_best)

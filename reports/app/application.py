@@ -1,39 +1,26 @@
-"""The application of ``capim serve``: a table of pages over one store, who may see them, and one view as one file."""
+"""The application of ``capim serve``: a table of pages over one store, and who may see them."""
 
 from __future__ import annotations
 
-import html
 import secrets
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Match, Mount, Route
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capim.reports.app import figures, items, queries
-from capim.reports.app.state import (
-    PAGES,
-    STATIC,
-    Services,
-    State,
-    Statement,
-    View,
-    media_type,
-    rendered,
-    state_of,
-    style,
-)
+from capim.reports.app.state import STATIC, Services, State, Statement, View, media_type, rendered, state_of, style
 from capim.reports.render import TEMPLATES
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError, WorkError, unknown, without_credentials
+from capim.store.errors import RequestError, WorkError, without_credentials
 
 HOSTS = frozenset({"127.0.0.1", "localhost"})
 MOST_BYTES = 20 * 2**20  # of the body of a request: a picture to search for
@@ -52,7 +39,6 @@ HEADERS = {
 _COOKIE_SECONDS = 365 * 86400  # of the token: a saved address works as long as the workspace keeps its token
 _LONGEST = 2000  # characters of an address that one is led back to
 HEALTH = "/health"  # health check of the server, without a token
-HEIGHT = 640  # of a frame in a notebook, in pixels
 
 
 def create_app(store: EmbeddingStore, *, token: str, services: Services, judgements: Path | None = None) -> Starlette:
@@ -195,83 +181,3 @@ class OnlyThisBrowser:
 
 def _refusal(reason: str) -> Response:
     return PlainTextResponse(f"capim: {reason}\n", status_code=403)
-
-
-class _NotedParams(QueryParams):
-    """Parameters of an address that note the names that a page looks up."""
-
-    def __init__(self, query: bytes) -> None:
-        super().__init__(query)
-        self.names: dict[str, None] = {}
-
-    def __getitem__(self, key: str) -> str:
-        self.names[key] = None
-        return super().__getitem__(key)
-
-    def getlist(self, key: str) -> list[str]:
-        """Return all values of a name."""
-        self.names[key] = None
-        return super().getlist(key)
-
-
-class _NotedRequest(Request):
-    @cached_property
-    def query_params(self) -> _NotedParams:
-        return _NotedParams(self.scope["query_string"])
-
-
-class Shown:
-    """A view as it was when it was made; a notebook displays it, without scripts.
-
-    Attributes:
-        html: One file, with styles and pictures inside.
-    """
-
-    def __init__(self, html: str) -> None:
-        self.html = html
-
-    def _repr_html_(self) -> str:
-        """A frame of its own, in which nothing of the page can reach the notebook."""
-        style = f"width:100%;height:{HEIGHT}px;border:1px solid #8884"
-        return (
-            f'<iframe sandbox="allow-scripts" srcdoc="{html.escape(self.html)}" style="{style}" title="capim"></iframe>'
-        )
-
-    def save(self, path: str | Path) -> Path:
-        """Write the file; returns its path."""
-        Path(path).write_text(self.html, encoding="utf-8")
-        return Path(path)
-
-
-def show(store: EmbeddingStore, services: Services, address: str, /, **parameters: object) -> Shown:
-    """The view of an address of `capim serve`: ``queries``, ``/queries?wrong=a``, or copied from the browser.
-
-    Args:
-        store: The store.
-        services: As for :func:`reports.app.application.create_app`.
-        address: A page, with or without parameters; host and token are left out.
-        parameters: More parameters; of several names one list.
-
-    Raises:
-        RequestError: There is no such page, or a parameter is wrong or one that the page does not look up.
-    """
-    split = urlsplit(address)
-    given = dict(parse_qsl(split.query))
-    for name, value in parameters.items():
-        given[name] = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    given = {name: value for name, value in given.items() if name not in ("token", "as")} | {"as": "html"}
-    called = {title.lower(): page for page, title in PAGES.items()}
-    path = called.get(split.path.lower(), "/" + split.path.strip("/"))
-    app = create_app(store, token="", services=services)
-    scope: dict[str, Any] = {"type": "http", "method": "GET", "path": path, "root_path": "", "headers": [], "app": app}
-    scope |= {"query_string": urlencode(given).encode(), "scheme": "http", "server": ("localhost", 80)}
-    for route in app.routes:
-        match, found = route.matches(scope)
-        if match is Match.FULL and isinstance(route, Route):
-            request = _NotedRequest({**scope, **found})
-            response: Response = route.endpoint(request)
-            known = sorted({*request.query_params.names} - {"as", "token"})
-            if faults := [unknown(f"parameter of {path}", name, known) for name in parameters if name not in known]:
-                raise RequestError(faults)
-            return Shown(bytes(response.body).decode())
-    raise RequestError(unknown("page", path, PAGES))

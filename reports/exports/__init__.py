@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from capim.reports.destination import write_files
 from capim.reports.exports.latex import latex_files
-from capim.reports.exports.other_tools import clip_benchmark_files, model_index_files, mteb_files
+from capim.reports.exports.other_tools import model_index_files, mteb_files
 from capim.reports.exports.paper import paper_files
 from capim.reports.exports.tabular import coco_sm_files, csv_files, json_files, parquet_files, v28_files
 from capim.reports.rows.report_data import ReportData
@@ -37,7 +37,6 @@ FORMATS = {
     "v28": ExportFormat("the combined CSV of capim's predecessor, V28", ".csv", v28_files),
     "coco-sm": ExportFormat("COCO-SM's two CSV files for every encoder", "", coco_sm_files),
     "mteb": ExportFormat("MTEB results, one JSON per task", "", mteb_files),
-    "clip-benchmark": ExportFormat("the CSV of CLIP_benchmark", ".csv", clip_benchmark_files),
     "model-index": ExportFormat("headlines for the model card", ".yaml", model_index_files),
     "paper": ExportFormat("a table, charts, methods, an appendix and citations for LaTeX", "", paper_files),
 }

@@ -1,4 +1,4 @@
-"""Results in the forms of MTEB, of CLIP_benchmark, and of a model card.
+"""Results in the forms of MTEB and of a model card.
 
 MTEB's are ``results/<model>/<revision>/<task>.json`` with ``model_meta.json`` next to them; the folder that holds
 ``results/`` is what ``mteb.ResultCache`` takes. A protocol of a corpus has the name of a task of MTEB where both ask
@@ -7,10 +7,6 @@ item, or searches images (from images to captions, MTEB sums over the vectors of
 ``capim-<corpus>-<protocol>``: ``t2i/all`` on COCO Karpathy is not ``MSCOCOT2IRetrieval``, which leaves out captions
 that repeat. A published corpus of document pages is named after its task; each language is a subset. Where scores
 tie, ours are means over their orders; MTEB takes the first item or the highest id.
-
-CLIP_benchmark's CSV is what its ``clip_benchmark build`` makes from evaluations: its image retrieval is ``t2i/all``,
-its text retrieval ``i2t/any``, and ``image_caption_selection`` covers Winoground and hard negatives. The checkpoint
-of an encoder is its ``model`` and the revision its ``pretrained``.
 """
 
 from __future__ import annotations
@@ -24,17 +20,16 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 from langcodes import Language
 
-from capim.reports.exports.tabular import csv_bytes, json_bytes
+from capim.reports.exports.tabular import json_bytes
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Task, headline_tasks
-from capim.reports.sections.leaderboard import PAIRS, pair_protocols
 from capim.store.errors import RequestError
 from capim.store.schema import Result
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
 from capim.tasks.metrics.retrieval import MRR
 from capim.tasks.metrics.table import HEADLINES
-from capim.tasks.protocols import ALL_QUADRUPLES, EVERY, I2T_ANY, MACRO, T2I_ALL, Protocol
+from capim.tasks.protocols import EVERY, Protocol
 
 FORMAT = "2.0.0"  # version of the results files that MTEB's loader reads without conversion
 NAMES: dict[str, str] = {
@@ -180,41 +175,6 @@ def mteb_language(code: str) -> str:
         return code
     script = language.maximize().script
     return f"{language.to_alpha3()}-{'Hang' if script == 'Kore' else script}"  # MTEB writes Korean as Hangul
-
-
-DATASETS = {"coco-karpathy": "mscoco_captions", "flickr30k-karpathy": "flickr30k"}
-RETRIEVAL = {
-    f"{side}_retrieval_recall@{k}": (protocol, f"R@{k}")
-    for side, protocol in (("image", T2I_ALL), ("text", I2T_ANY))
-    for k in (1, 5, 10)
-}
-WINOGROUND = {
-    field: (ALL_QUADRUPLES, f"winoground_{score}")
-    for field, score in (("text_acc", "text"), ("image_acc", "image"), ("acc", "group"))
-}
-FIELDS = ("dataset", "model", "pretrained", "model_fullname", "task", "language", *RETRIEVAL, *WINOGROUND)
-
-
-def clip_benchmark_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """One row per encoder, data set and task."""
-    rows: list[dict[str, str]] = []
-    for corpus in data.corpus_names():
-        dataset = DATASETS.get(corpus, corpus)
-        tasks = [(dataset, "zeroshot_retrieval", RETRIEVAL), (dataset, "image_caption_selection", WINOGROUND)]
-        tasks += [
-            (p.replace("sugarcrepe/", "sugar_crepe/"), "image_caption_selection", {"text_acc": (p, PAIRS)})
-            for p in pair_protocols(data, corpus)
-            if Protocol.of(p).name != MACRO
-        ]
-        for encoder in data.encoder_names(corpus):
-            spec = data.specs[encoder]
-            for dataset, task, metrics in tasks:
-                values = {field: data.value(corpus, *key, encoder) for field, key in metrics.items()}
-                if any(value is not None for value in values.values()):
-                    texts = {field: str(value) for field, value in values.items() if value is not None}
-                    about = (dataset, spec.checkpoint, spec.revision, f"{spec.checkpoint} {spec.revision}", task, "en")
-                    rows.append(dict.fromkeys(FIELDS, "") | dict(zip(FIELDS, about, strict=False)) | texts)
-    return {name: csv_bytes(rows)} if rows else {}
 
 
 HUB = "https://huggingface.co/datasets/"

@@ -1,4 +1,4 @@
-"""Provenance: results next to published results, and corpora, encoders, sets, runs and commands to reproduce them."""
+"""Provenance: results next to published results, and corpora, encoders, runs and commands to reproduce them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from operator import itemgetter
 from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Evidence, Mark, Section, Table
-from capim.reports.elements.tables import measures, metrics, numbers, pivot, texts
+from capim.reports.elements.tables import metrics, numbers, pivot, texts
 from capim.reports.rows.report_data import ReportData, goodness, without_paths
 from capim.store.current import figure_of, grouped
 from capim.store.row_types import rows_in
@@ -24,8 +24,8 @@ MOST_SKIPPED = 200  # images listed by name
 
 
 def section(data: ReportData) -> Section:
-    """Corpora, encoders, sealed sets, runs with their commands, libraries, and omissions."""
-    optional = (_sets(data), _imports(data), _runs(data), _configurations(data), _versions(data))
+    """Corpora, encoders, imports, runs with their commands, libraries, and omissions."""
+    optional = (_imports(data), _runs(data), _versions(data))
     blocks: list[Block] = [corpora(data), encoders(data), *(table for table in optional if table.rows)]
     if data.left_out:
         blocks.append(Evidence(lines=(f"Left out of this report: {'; '.join(data.left_out)}.",)))
@@ -110,22 +110,6 @@ def encoders(data: ReportData) -> Table:
     )
 
 
-def _sets(data: ReportData) -> Table:
-    return pivot(
-        "sets",
-        "Sealed embedding sets",
-        data.sets,
-        texts("Encoder", lambda s: s.key.encoder),
-        texts("Corpus", lambda s: s.key.corpus),
-        texts("Items", lambda s: f"{s.key.modality}s"),
-        numbers("Rows", lambda s: show.number(s.n_rows, 0)),
-        measures("Size on disk", lambda s: s.n_bytes, show.size),
-        numbers("Version", lambda s: str(s.version)),
-        texts("Tag", lambda s: s.tag),
-        texts("Digest", lambda s: Cell(text=s.digest[:16], title=s.digest)),
-    )
-
-
 def _imports(data: ReportData) -> Table:
     """Return how imported rows were matched: a set that was only taken in order is marked."""
     rows = sorted(data.imports, key=lambda row: (row.corpus, row.encoder, row.what))
@@ -155,23 +139,6 @@ def _runs(data: ReportData) -> Table:
         texts("State", lambda r: Cell(text=r.state, title=r.message or "")),
         texts("Command", lambda r: r.command),
         note="The commands make the results again. Paths in the command of an import start from its folder.",
-    )
-
-
-def _configurations(data: ReportData) -> Table:
-    def text(setting: object) -> str:
-        if isinstance(setting, list):
-            return ", ".join(map(str, setting))
-        return show.ABSENT if setting is None else str(setting)
-
-    return pivot(
-        "configurations",
-        "Settings of the runs",
-        [(r, name, setting) for r in data.runs for name, setting in sorted(json.loads(r.config or "{}").items())],
-        texts("Run", lambda r: Cell(text=r[0].name, title=r[0].run)),
-        texts("setting", lambda r: r[1]),
-        texts("value", lambda r: text(r[2])),
-        folded="Settings of the runs",
     )
 
 

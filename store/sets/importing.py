@@ -1,6 +1,6 @@
 """Importing embeddings that were made elsewhere; everything is checked before the first row is written.
 
-The encoder of an import is what the user says it is: a name, a revision, a note. The contents of a file identify the
+The encoder of an import is what the user says it is: a name and a revision. The contents of a file identify the
 embedding set (by its digest), not the encoder. So images and captions can come at different times, one encoder can have
 sets of several corpora, and the same file again changes nothing.
 """
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -42,19 +42,19 @@ class ImportRow:
         images: File with the vectors of the images; formats as in ``store.sets.embedding_files``.
         captions: File with the vectors of the captions.
         revision: Of the encoder; None: that of the import that is stored under this name, else ``unversioned``.
-        note: Of the encoder; None: that of the stored one, else none.
         vectors: File with vectors of images or of captions, which its ids or their number say.
         same_as: The stored encoder that the vectors are of, whatever made it.
         columns: Roles and their columns, as the user names them.
         skip_bad_rows: Leave out rows that cannot be read, or of items that the corpus does not have.
     """
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # of the parameters of a deployment
+
     encoder: str
     corpus: str
     images: str | None = None
     captions: str | None = None
     revision: str | None = None
-    note: str | None = None
     vectors: str | None = None
     same_as: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
@@ -74,13 +74,7 @@ def namesakes(store: EmbeddingStore, name: str) -> list[EncoderSpec]:
 
 
 def imported_encoder(
-    name: str,
-    adapter: str,
-    *,
-    namesakes: Sequence[EncoderSpec] = (),
-    revision: str | None = None,
-    note: str | None = None,
-    **form: Any,
+    name: str, adapter: str, *, namesakes: Sequence[EncoderSpec] = (), revision: str | None = None, **form: Any
 ) -> EncoderSpec:
     """Return the stored encoder of an import with this name and revision; a new one if there is none.
 
@@ -89,12 +83,11 @@ def imported_encoder(
         adapter: ``IMPORTED`` for vectors, ``OF_OUTCOMES`` for outcomes.
         namesakes: The stored encoders of this name, oldest first.
         revision: Any text that distinguishes its versions; None: that of the stored encoder, else ``unversioned``.
-        note: A remark for readers of reports; None: that of the stored encoder.
         form: Other fields of a new spec.
 
     Raises:
-        RequestError: If the name is that of an encoder of another kind, or cannot be one; if the revision is a branch;
-            or if the stored encoder has another note.
+        RequestError: If the name is that of an encoder of another kind, or cannot be one; or if the revision is a
+            branch.
     """
     for spec in namesakes:
         if spec.adapter != adapter:
@@ -105,19 +98,11 @@ def imported_encoder(
     revision = revision or (namesakes[-1].revision if namesakes else UNVERSIONED)
     known = next((spec for spec in reversed(namesakes) if spec.revision == revision), None)
     if known is not None:
-        stored = known.options.get("note")
-        if note not in (None, stored):
-            has = f"the note {stored!r}" if stored else "no note"
-            raise RequestError(
-                f"{_label(known)} is stored with {has}, got {note!r}; leave out --note, or give another --encoder or "
-                "--revision"
-            )
         return known
     if is_fingerprint(name):
         raise RequestError(f"encoder name {name!r} looks like a fingerprint; choose another")
-    options = {"note": note} if note else {}
     try:
-        spec = EncoderSpec(name=name, adapter=adapter, checkpoint=name, revision=revision, options=options, **form)
+        spec = EncoderSpec(name=name, adapter=adapter, checkpoint=name, revision=revision, **form)
     except ValueError as fault:
         raise RequestError(str(fault)) from fault
     if not spec.resolved:
@@ -158,7 +143,7 @@ def _spec_of(store: EmbeddingStore, row: ImportRow, files: Sequence[_File], stor
     if row.same_as:
         spec = store.encoder(row.same_as)
     else:
-        about: dict[str, Any] = {"namesakes": namesakes(store, row.encoder), "revision": row.revision, "note": row.note}
+        about: dict[str, Any] = {"namesakes": namesakes(store, row.encoder), "revision": row.revision}
         spec = imported_encoder(row.encoder, IMPORTED, **about, **files[0].form, storage=storage or finest)
     label, other, faults = _label(spec), "give another --encoder or --revision", list[str]()
     for file in files:

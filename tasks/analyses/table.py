@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Section: TypeAlias = Literal["slices", "ablations", "failures"]
 Need: TypeAlias = Literal["vectors", "specs"]
 
-HARDWARE, DISTRACTORS = "hardware", "distractors"
+HARDWARE = "hardware"
 _RETRIEVAL: frozenset[Kind] = frozenset({"retrieval"})
 
 
@@ -140,7 +140,6 @@ _OF_OTHER_COMMANDS = {
     HARDWARE: "Other hardware",
     TWO_STAGE: "Retrieve with one encoder, re-rank with another",
     FUSION: "Fused scores",
-    DISTRACTORS: "Irrelevant images added to the gallery",
 }
 _FORMS = {
     "precision": "Precision of the stored vectors",

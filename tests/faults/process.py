@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 # What commands import on their way. Lance warns of forks; here none of its work has begun when a process is forked.
 PRELOADED = [
-    *("capim.flows.cli", "capim.flows.benchmark", "lance", "lancedb", "pandas", "duckdb", "altair", "vl_convert"),
+    *("capim.flows.cli", "capim.flows.benchmark", "lance", "lancedb", "pandas", "duckdb", "vl_convert"),
     *("colpali_engine", "transformers.image_processing_utils"),
     *("capim.tasks.encoders.adapters.hf_dual", "capim.tasks.encoders.adapters.colvision"),
 ]

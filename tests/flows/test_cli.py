@@ -79,11 +79,13 @@ def test_nothing_asked_for_lists_both_faults_and_makes_no_workspace(tmp_path: Pa
 
 OLD_OPTIONS = {
     "--bootstrap-iterations": "run --bootstrap-iterations 100",
+    "--distractors": "evaluate --distractors shapes",
     "--devices": "embed --devices cpu",
     "--metric": "evaluate --metric f.py:f",
     "--plan": "run --plan",
     "check --suite": "check tiny-clip --suite f.toml",
     "export --as": "export results --to f --as csv",
+    "import --note": "import --encoder e --note text",
     "list --pin": "list encoders --pin f.toml",
     "query --seconds": "query x --seconds 1",
     "--isolated": "list metrics --isolated",
@@ -206,7 +208,7 @@ MISTYPED = {
 
 @pytest.mark.slow
 def test_help_and_a_mistyped_name_are_answered_before_anything_that_takes_seconds_is_imported(small_demo: Path) -> None:
-    heavy = ("torch", "transformers", "prefect", "scipy", "altair", "duckdb")
+    heavy = ("torch", "transformers", "prefect", "scipy", "duckdb")
     no_help = (*heavy, "lancedb", "lance", "pandas", "pyarrow", "pydantic", "PIL")
     program = f"""import sys; from capim.flows.cli import main
 code = main(["--help"])

@@ -21,6 +21,7 @@ from capim.tasks.analyses.vectors import explain_pair, explain_pairs
 from capim.tasks.ranking.maxsim_products import pair_scores, token_similarities
 from tests.benchmarks.pointing import pointing_game
 from tests.command import command
+from tests.reports.app.stores import asking
 from tests.reports.pages import cases
 
 CORPUS = "shapes-sample12"
@@ -102,7 +103,8 @@ def test_the_command_writes_a_picture_or_data(
 def test_a_saved_page_of_a_pair_has_its_maps_inside(small_demo: Path) -> None:
     workspace = capim.open(small_demo, quiet=True)
     [found] = explain_pairs(workspace.store, encoder="tiny-colpali", corpus=CORPUS, pairs=[(1, 0)])
-    page = workspace.show("match", encoder="tiny-colpali", corpus=CORPUS, caption=1, image=0).html
+    with asking(workspace.store) as client:
+        page = client.get(f"/match?encoder=tiny-colpali&corpus={CORPUS}&caption=1&image=0&as=html").text
     assert page.count("data:image/png") == 1 + len(found.tokens)
     assert "/match.png" not in page
 

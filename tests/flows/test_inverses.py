@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -105,7 +106,7 @@ def test_outcomes_in_trec_eval_s_order_are_rows_like_any(qrels: dict[str, dict[s
 
 
 def test_a_whole_workspace_comes_over_and_its_published_tables_too(tmp_path: Path) -> None:
-    """Every figure of every protocol, by the public commands; and figures as CLIP_benchmark and MTEB write them."""
+    """Every figure of every protocol, by the public commands; and figures as CLIP_benchmark writes them."""
     here, there = tmp_path / "here", tmp_path / "there"
     corpus = corpus_of([f"i{n}" for n in range(12)], 2)
     for workspace in (here, there):
@@ -122,7 +123,12 @@ def test_a_whole_workspace_comes_over_and_its_published_tables_too(tmp_path: Pat
 
     assert figures(here) == figures(there)
     value = {(row["protocol"], row["metric"]): row["value"] for row in json_rows("results", here)}
-    command(f"export results --format clip-benchmark --to {tmp_path}/table.csv", here)
+    of = {"image": "t2i/all", "text": "i2t/any"}
+    recalls = {
+        f"{side}_retrieval_recall@{k}": value[protocol, f"R@{k}"] for side, protocol in of.items() for k in (1, 5, 10)
+    }
+    about = {"dataset": "drawn", "model": "ours", "pretrained": "", "task": "zeroshot_retrieval"}
+    pd.DataFrame([about | recalls]).to_csv(tmp_path / "table.csv", index=False)
     rows = [row for row in read_published(tmp_path / "table.csv") if row.protocol in ("t2i/all", "i2t/any")]
     assert {(row.protocol, row.metric) for row in rows} == {
         (protocol, f"R@{k}") for protocol in ("t2i/all", "i2t/any") for k in (1, 5, 10)

@@ -58,7 +58,7 @@ def test_a_run_that_changes_nothing_computes_nothing_and_writes_its_record_alone
     assert first == second
 
 
-HEAVY = ("torch", "transformers", "scipy.stats", "scipy.special", "scipy.sparse", "altair", "jinja2", "lancedb")
+HEAVY = ("torch", "transformers", "scipy.stats", "scipy.special", "scipy.sparse", "jinja2", "lancedb")
 IMPORTED = f"""\
 import sys
 import capim
@@ -86,7 +86,7 @@ def test_such_a_run_imports_no_library_that_it_does_not_need_and_prefect_where_a
 
     assert imported() == "0"
     (tmp_path / "place" / "prefect.toml").write_text("")
-    assert {*imported().split()} & {"0", "prefect", "torch", "altair"} == {"0", "prefect"}
+    assert {*imported().split()} & {"0", "prefect", "torch"} == {"0", "prefect"}
 
 
 def test_another_sample_and_other_settings_change_no_later_report(

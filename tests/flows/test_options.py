@@ -124,7 +124,7 @@ def test_every_field_of_a_suite_is_used_by_the_command_or_named_as_without_effec
     values = {
         "name": "n", "workspace": "w", "corpora": ["shapes"], "encoders": ["tiny-clip"], "protocols": ["t2i/all"],
         "sample": 12, "batch_size": 7, "device": "cpu:0", "shards": 2, "precision": "bfloat16", "storage": "float16",
-        "parts": 2, "memory": "3GiB", "distractors": ["shapes-winoground"], "replicates": 200,
+        "parts": 2, "memory": "3GiB", "replicates": 200,
         "seed": 1, "level": 0.9, "interval": "percentile", "permutations": 2000,
         "margin": 2.0, "keep_replicates": True, "analyses": ["complexity"], "baseline": "r", "trust_remote_code": True,
     }  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,9 @@ from capim.flows.benchmark import evaluate
 from capim.flows.config import run_config
 from capim.flows.execution import settings_of
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError
 from capim.store.rows import PARTS_PREFIX, delete
-from capim.store.schema import Result, Slice
+from capim.store.schema import Result
 from capim.store.types import MODALITIES, digest16
-from capim.tasks.corpora.opened import OpenCorpora
-from capim.tasks.embed import check_corpora
 from capim.tasks.evaluate import find_sets, score_part
 from capim.tasks.ranking.evaluate import Scoring
 from capim.tasks.ranking.outcomes import SCORER_VERSION
@@ -54,9 +50,7 @@ def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
     unscored: tuple[Path, pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace, expected = unscored
-    config = run_config(
-        {**TINY, "workspace": str(workspace), "parts": 3, "memory": "300kB", "distractors": CORPORA[1:]}
-    )
+    config = run_config({**TINY, "workspace": str(workspace), "parts": 3, "memory": "300kB"})
     store = EmbeddingStore.open(config.store_uri)
     sets = find_sets.fn(config.selection)
     for pair in sets:  # as if a worker had been lost after these
@@ -75,19 +69,7 @@ def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
     assert len(scored) == 2 * len(sets)
     assert outcomes(store).equals(expected)
     assert not any(name.startswith(PARTS_PREFIX) for name in store.connection.names())
-    curves: list[Any] = store.all(Slice, analysis="distractors", metric="R@1")
-    for encoder in config.encoders:
-        own, most = sorted(
-            (row for row in curves if row.encoder == encoder), key=lambda row: json.loads(row.detail)["images"]
-        )
-        figure = {"encoder": str(encoder), "corpus": CORPORA[0], "protocol": "t2i/all", "metric": "R@1"}
-        assert own.value == store.rows("results", **figure)["value"][0].as_py()
-        assert most.level_name == "24 images"
-        assert most.value <= own.value
-        assert most.ci_low <= most.value <= most.ci_high
-    drawn = store.rows("slices", analysis="distractors").sort_by("slice")
     assert [again.n_scored for again in evaluate.fn(config)] == [0] * len(sets)
-    assert store.rows("slices", analysis="distractors").sort_by("slice").equals(drawn)  # not drawn again
 
 
 def test_late_interaction_has_both_measures_of_agreement_with_english_and_their_means(in_languages: Path) -> None:
@@ -107,21 +89,3 @@ def test_late_interaction_has_both_measures_of_agreement_with_english_and_their_
         [evaluation] = open_sets(store, sets, ["t2i/de/plain"]).evaluations.values()
         # what earlier versions stored of late interaction, without these measures, is scored again, and nothing else
         assert (evaluation == digest16(earlier)) == (sets.encoder == "one")
-
-
-def test_distractors_that_are_unknown_or_have_no_vectors_are_refused_before_anything_is_scored(
-    small_demo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = run_config({**TINY, "workspace": str(small_demo), "distractors": ("shape", CORPORA[1])})
-    store = EmbeddingStore.open(config.store_uri)
-    runs = store.rows("runs").num_rows
-    monkeypatch.setattr("capim.flows.benchmark.evaluate_step", lambda *_: pytest.fail("something was scored"))
-    with pytest.raises(RequestError, match="corpus 'shape' is not in the store"):
-        evaluate.fn(config)
-    assert store.rows("runs").num_rows == runs
-    faults = check_corpora.fn(Selection(store_uri=store.uri), OpenCorpora(), modalities=(), distractors=("shape",))
-    assert [fault.partition(";")[0] for fault in faults] == ["corpus of distractors 'shape' is unknown"]
-    with monkeypatch.context() as dropped:
-        dropped.setattr(EmbeddingStore, "sealed", lambda *_: None)
-        with pytest.raises(RequestError, match=f"no complete embeddings of the images of {CORPORA[1]!r} by 'tiny-cl"):
-            evaluate.fn(run_config({**TINY, "workspace": str(small_demo), "distractors": CORPORA[1:]}))

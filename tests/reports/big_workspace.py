@@ -91,7 +91,7 @@ def make(
             _embed(store, spec, corpus, truth, model)
     answers = workspace / "answers.csv"
     answers.write_text(_answers(corpora["binding"][0], rng), encoding="utf-8")
-    given = "--corpus binding --note captions --protocol winoground"
+    given = "--corpus binding --protocol winoground"
     command(f"import --outcomes {answers} --encoder {WITHOUT_VECTORS} {given}", workspace)
     for step in ("evaluate", f"compare --permutations {10 * replicates}", "analyse"):
         command(f"{step} --replicates {replicates}", workspace)

@@ -305,14 +305,12 @@ def test_all_faults_of_a_table_are_named_together() -> None:
 
 
 def test_an_encoder_of_outcomes_is_what_the_user_says() -> None:
-    first = imported_encoder("gpt-4v", OF_OUTCOMES, dim=1, revision="2023-11", note="positive first")
-    assert (first.adapter, first.revision, first.options) == ("outcomes", "2023-11", {"note": "positive first"})
+    first = imported_encoder("gpt-4v", OF_OUTCOMES, dim=1, revision="2023-11")
+    assert (first.adapter, first.revision, first.options) == ("outcomes", "2023-11", {})
     assert imported_encoder("gpt-4v", OF_OUTCOMES, dim=1, namesakes=[first]) == first  # it need not be repeated
     second = imported_encoder("gpt-4v", OF_OUTCOMES, dim=1, revision="2024-05", namesakes=[first])
     assert imported_encoder("gpt-4v", OF_OUTCOMES, dim=1, namesakes=[first, second]) == second
     assert imported_encoder("gpt-4v", OF_OUTCOMES, dim=1, revision="2023-11", namesakes=[first, second]) == first
-    with pytest.raises(RequestError, match="is stored with the note 'positive first', got 'negative first'"):
-        imported_encoder("gpt-4v", OF_OUTCOMES, dim=1, note="negative first", namesakes=[first])
     assert imported_encoder("gpt-4v", OF_OUTCOMES, dim=1).revision == "unversioned"
     for name, message in (("a b", "expected 1 to 120 ASCII letters"), ("0011223344556677", "looks like a fingerprint")):
         with pytest.raises(RequestError, match=message):

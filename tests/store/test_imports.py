@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from pydantic import TypeAdapter
 
 from capim.store import EmbeddingStore, RequestError
 from capim.store.schema import TABLES
+from capim.store.sets.importing import ImportRow
 from tests.imported import import_embeddings, imported
 from tests.random_store import rows_of
 from tests.store.toy import make_block, make_corpus, make_spec
@@ -94,21 +96,21 @@ def test_a_coarser_file_is_widened_without_a_change(toy, save):
 # --- identity -----------------------------------------------------------------------------------------------------
 
 
-def test_a_revision_and_a_note_are_part_of_the_encoder_and_are_those_of_the_stored_one_when_left_out(toy, save):
-    (first,) = import_embeddings(
-        toy, encoder="theirs", corpus="toy", images=save("i.npy", 20), revision="v2", note="512 px"
-    )
+def test_a_revision_is_part_of_the_encoder_and_is_that_of_the_stored_one_when_left_out(toy, save):
+    (first,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20), revision="v2")
     spec = toy.encoder("theirs")
-    found = (spec.adapter, spec.checkpoint, spec.revision, spec.options)
-    assert found == ("imported", "theirs", "v2", {"note": "512 px"})
+    assert (spec.adapter, spec.checkpoint, spec.revision, spec.options) == ("imported", "theirs", "v2", {})
     (captions,) = import_embeddings(toy, encoder="theirs", corpus="toy", captions=save("c.npy", 40))
     assert captions.key.encoder_fingerprint == first.key.encoder_fingerprint
-    with pytest.raises(RequestError, match=r"is stored with the note '512 px', got '224 px'; leave out --note"):
-        import_embeddings(toy, encoder="theirs", corpus="toy", captions=save("c.npy", 40), note="224 px")
     (other,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20, seed=1), revision="v3")
     assert other.key.encoder_fingerprint != first.key.encoder_fingerprint
     with pytest.raises(RequestError, match="revision 'main' can move: give a version"):
         import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20), revision="main")
+
+
+def test_a_deployment_with_a_parameter_that_an_import_does_not_have_is_refused():
+    with pytest.raises(ValueError, match=r"note\n  Unexpected keyword argument"):
+        TypeAdapter(ImportRow).validate_python({"encoder": "theirs", "corpus": "toy", "note": "512 px"})
 
 
 def test_the_same_file_again_writes_nothing(toy, save):

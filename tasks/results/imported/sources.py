@@ -71,7 +71,6 @@ class Source(NamedTuple):
         columns: Role -> column, as the user names them.
         skip_bad_rows: Leave out rows that cannot be read, or of items that the corpus does not have.
         revision: Of the model, as the user names it.
-        note: Remark on the model; of ``published`` results their source.
         same_as: The stored model that the outcomes are of.
     """
 
@@ -84,7 +83,6 @@ class Source(NamedTuple):
     columns: Columns = NO_COLUMNS
     skip_bad_rows: bool = False
     revision: str | None = None
-    note: str | None = None
     same_as: str | None = None
 
 

@@ -13,13 +13,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from starlette.testclient import TestClient
 
-import capim
 from capim.store import EmbeddingStore
 from capim.store.upkeep.removal import compact_store, drop
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.faults.clicking import click, digest
 from tests.random_store import OTHER, random_store
-from tests.reports.app.stores import TOKEN, A, B, asking, evaluate
+from tests.reports.app.stores import TOKEN, B, asking, evaluate
 from tests.reports.conftest import HOSTILE
 from tests.reports.pages import elements
 
@@ -128,32 +127,6 @@ def test_a_saved_page_needs_nothing_else(client: TestClient) -> None:
     assert "<style>" in saved.text
     for outside in ("<script src", "<link", 'src="/', 'href="/'):
         assert outside not in saved.text
-
-
-def test_a_view_is_shown_inline_as_the_browser_would_save_it(asked: EmbeddingStore, tmp_path: Path) -> None:
-    workspace = capim.open(Path(asked.uri).parent, quiet=True)
-    shown = workspace.show("queries", corpus="shapes", protocol="t2i/all", wrong=[B], right=A)
-    same = workspace.show(
-        f"http://127.0.0.1:8000/queries?corpus=shapes&protocol=t2i/all&wrong={B}&right={A}&token=t#content"
-    )
-    assert shown.html == same.html
-    assert shown._repr_html_().startswith('<iframe sandbox="allow-scripts" srcdoc="')
-    assert "<script" not in shown.html
-    assert shown.save(tmp_path / "view.html").read_text("utf-8") == shown.html
-    second = workspace.show("queries", corpus="shapes", protocol="t2i/all", page=2)
-    assert second.html == workspace.show("/queries?corpus=shapes&protocol=t2i/all&page=2").html
-    assert workspace.show("Failures", wrong=A).html == workspace.show("queries", wrong=A).html, (
-        "by the name in the menu"
-    )
-    with pytest.raises(capim.RequestError, match="did you mean '/queries'") as refused:
-        workspace.show("querys")
-    assert "style.css" not in str(refused.value)
-    with pytest.raises(capim.RequestError, match="is unknown"):
-        workspace.show("queries", wrong="nobody")
-    with pytest.raises(
-        capim.RequestError, match=r"parameter of /queries 'nonsense' is unknown; known: corpus, encoders"
-    ):
-        workspace.show("queries", nonsense="x", limit=10)
 
 
 @pytest.fixture
