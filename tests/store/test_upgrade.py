@@ -20,12 +20,12 @@ from tests.random_store import SPECS, random_store, rows_of
 from tests.store import golden
 from tests.store.test_crashes import dies
 
-RELEASE = golden.STORES / "release-0.3.0.tar.xz"
+FIRST = golden.STORES / "release-0.3.0.tar.xz"
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    shutil.unpack_archive(RELEASE, tmp_path)
+    shutil.unpack_archive(FIRST, tmp_path)
     return tmp_path
 
 
@@ -65,6 +65,17 @@ def test_an_upgraded_store_has_its_vectors_outcomes_and_figures(workspace: Path)
         command(words, workspace)
     assert len(table(workspace, "outcomes")) == len(kept["outcomes"])
     assert [row["value"] for row in golden.figures(workspace)] == pytest.approx([row["value"] for row in written])
+
+
+def test_the_store_of_the_last_release_is_read_as_it_is_and_its_values_are_computed_again(tmp_path: Path) -> None:
+    shutil.unpack_archive(golden.STORES / "release-0.4.0.tar.xz", tmp_path)
+    written = json.loads((tmp_path / golden.FIGURES).read_text())
+    assert "nothing to do" in command("store upgrade", tmp_path).out
+    assert golden.figures(tmp_path) == written
+    assert "0 damaged or lost" in command("store verify --recompute", tmp_path).err
+    for words in golden.COMMANDS:
+        command(words, tmp_path)
+    assert golden.figures(tmp_path) == written
 
 
 @pytest.mark.parametrize("moment", ["capim.store.upkeep.inventory.delete", "capim.store.upkeep.inventory.register"])
