@@ -63,6 +63,7 @@ def import_embedding_files(
         how: dict[str, Any] = {"storage": storage, "replace": replace, "by_position": by_position, "plan_only": plan}
         imported = import_sets(store, row, corpus, **how)
     lines = [f"{done.path}: {done.key.modality}s of {done.key.corpus}: {done.matched.how}" for done in imported]
+    lines += _repeats(store, imported)
     if plan:
         return [*lines, *(f"{_label(done)}: to be stored ({done.state}); nothing was written" for done in imported)]
     sources = [
@@ -141,12 +142,30 @@ def catalog_faults(names: Iterable[str]) -> list[str]:
     ]
 
 
+def _repeats(store: EmbeddingStore, imported: Sequence[ImportedSet]) -> list[str]:
+    """Return a line for each set whose vectors are stored for another encoder, or for another revision of its own."""
+    sealed = store.sealed_sets()
+    return [
+        f"the {of.key.modality}s of {of.key.corpus} have the same vectors as those of "
+        f"{_encoder_label(store.encoder(each.key.encoder_fingerprint))}, bit for bit"
+        for of in imported
+        for each in sealed
+        if each.digest == of.digest
+        and each.key.encoder_fingerprint != of.key.encoder_fingerprint
+        and (each.key.corpus_fingerprint, each.key.modality) == (of.key.corpus_fingerprint, of.key.modality)
+    ]
+
+
 def _label(done: ImportedSet) -> str:
     """Return a label of a set: its encoder, corpus and modality."""
-    about = [f"revision {done.spec.revision}"] if done.spec.revision != UNVERSIONED else []
-    about += [f"{name}: {value}" for name, value in done.spec.options.items()]
-    encoder = f"{done.spec.name} ({', '.join(about)})" if about else done.spec.name
-    return f"{encoder}: {len(done.items):,} {done.key.modality}s of {done.key.corpus}"
+    return f"{_encoder_label(done.spec)}: {len(done.items):,} {done.key.modality}s of {done.key.corpus}"
+
+
+def _encoder_label(spec: EncoderSpec) -> str:
+    """Return the name of an encoder, with its revision and its options if it has some."""
+    about = [f"revision {spec.revision}"] if spec.revision != UNVERSIONED else []
+    about += [f"{name}: {value}" for name, value in spec.options.items()]
+    return f"{spec.name} ({', '.join(about)})" if about else spec.name
 
 
 def _done_line(done: ImportedSet) -> str:

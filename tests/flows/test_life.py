@@ -177,6 +177,16 @@ def test_facts_of_imported_models_limit_a_choice_and_are_changed_without_an_impo
     assert EmbeddingStore.open(workspace / "store").encoder("theirs").facts["parameters"] == 86, "kept by an import"
 
 
+def test_an_import_says_that_another_model_has_the_same_vectors(shop: tuple[Path, Corpus], tmp_path: Path) -> None:
+    workspace, corpus = shop
+    file = vectors_file(tmp_path, corpus, "ours", 1.0)
+    assert "the same vectors" not in command(f"import {file} --encoder ours --revision v1", workspace).err
+    said = command(f"import {file} --encoder theirs", workspace).err
+    assert "the images of shop have the same vectors as those of ours (revision v1), bit for bit" in said
+    said = command(f"import {file} --encoder theirs --revision v2 --dry-run", workspace).err
+    assert said.count("as those of ours (revision v1)") == said.count("as those of theirs, bit for bit") > 0
+
+
 def test_two_revisions_are_compared_or_the_command_is_named_that_makes_it_possible(
     shop: tuple[Path, Corpus], tmp_path: Path
 ) -> None:
