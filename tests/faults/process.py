@@ -168,6 +168,7 @@ def _command(words: Sequence[str], folder: str, environment: Mapping[str, str]) 
 
     code = 1
     with suppress(BrokenPipeError):
-        code = main(words)
+        sys.argv[1:] = words
+        code = main()  # which installs its handler of signals
     sys.stdout.flush()
     sys.exit(code)
