@@ -72,7 +72,8 @@ def crowd(scene: Scene) -> str:
     finally:
         server.process.terminate()
         server.process.join(10)
-    expect(not clicked.faults, f"{len(clicked.faults)} of {clicked.n_pages} pages: {clicked.faults[:3]}")
+    said = (server.folder / "err").read_text()[-2000:]
+    expect(not clicked.faults, f"{len(clicked.faults)} of {clicked.n_pages} pages: {clicked.faults[:3]}\n{said}")
     scene.run("store", "verify", "--recompute").must(0)
     n_watches, *n_runs = rounds
     return f"{SECONDS:.0f} s: {n_runs} runs of four suites, {n_watches} watches, {clicked.n_pages} pages; recomputed"
