@@ -448,7 +448,9 @@ def _vanished_images(store: EmbeddingStore, corpora: Sequence[StoredCorpus]) -> 
     """
     condition = "thumbnail IS NOT NULL OR state IS NOT NULL"
     rows = read_where(store.connection, "image_index", condition, ("item", "state", "sha"))
-    columns = [store.items(row.fingerprint, "image")["sha"] for row in corpora if rows]
+    if not rows:
+        return {}
+    columns = [store.items(row.fingerprint, "image")["sha"] for row in corpora]
     in_use = {sha for column in columns for sha in texts(column.drop_null())}
     gone = (
         row.item for row in rows_in(StoredImage, rows)
