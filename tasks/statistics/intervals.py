@@ -2,9 +2,9 @@
 
 =================================================== ==================================================================
 result                                              interval
-result                                              interval
 =================================================== ==================================================================
 a mean within bounds: share, nDCG, MRR, RSUM, a     Wilson's form with the clustered error and Student's t, from ten
+mean over languages                                 effective images and five effective hits and misses on
 a difference; a mean of unknown bounds              Student's t
 a median                                            Woodruff's: Wilson's interval about one half, read on the values
 a mean without an upper bound: a mean rank          none
