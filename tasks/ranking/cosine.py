@@ -66,7 +66,7 @@ def check_counts(tasks: Sequence[ScoringTask], n_captions: int, n_images: int | 
 
 
 class DeviceVectors(NamedTuple):
-    """Vectors of one modality on the device, and the vectors among them that repeat an earlier one."""
+    """Vectors of one modality on the device; if they are searched, also which of them repeat an earlier one."""
 
     vectors: Tensor  # padded with zero rows to at least the columns of a product
     first: int  # ord of the first
@@ -86,17 +86,24 @@ class DeviceVectors(NamedTuple):
         return found
 
 
-def loaded(vectors: VectorRows, window: range, modality: str, device: str, columns: int) -> DeviceVectors:
+def loaded(
+    vectors: VectorRows, window: range, modality: str, device: str, columns: int, *, searched: bool
+) -> DeviceVectors:
     """Return a window of the vectors: read, checked, moved to the device and padded to ``columns``."""
     read = vectors[window.start : window.stop]
     check_values(read, modality, window)
-    return on_device(read, window.start, device, columns)
+    return on_device(read, window.start, device, columns, searched=searched)
 
 
-def on_device(vectors: NDArray[np.float32], first: int, device: str, columns: int) -> DeviceVectors:
-    """Return the vectors of the items ``first``, ``first + 1`` … on the device, padded to ``columns``."""
+def on_device(
+    vectors: NDArray[np.float32], first: int, device: str, columns: int, *, searched: bool
+) -> DeviceVectors:
+    """Return the vectors of the items ``first``, ``first + 1`` … on the device, padded to ``columns``.
+
+    ``searched``: False if they are only queries; which of them are equal is then not looked up.
+    """
     moved = torch.from_numpy(np.ascontiguousarray(vectors)).to(device)
-    repeated = _repeated(vectors, _hashes(moved))
+    repeated = _repeated(vectors, _hashes(moved)) if searched else (np.empty(0, np.int64),) * 2
     copies, originals = (torch.from_numpy(rows).to(device) for rows in repeated)
     return DeviceVectors(_padded(moved, columns), first, len(vectors), copies, originals)
 
@@ -216,12 +223,12 @@ def dense_part(
         held = keep = None
         for start in range(part.start, part.stop, at_once[0]):
             window = range(start, min(part.stop, start + at_once[0]))
-            of_images = loaded(images, window, "image", device, shape.columns)
+            of_images = loaded(images, window, "image", device, shape.columns, searched=forward)
             turned = ranking.has_queries(TRANSPOSED, window.start, window.stop)
             for first in range(0, n_captions, at_once[1]):
                 if held is None:
                     of_captions = range(first, min(n_captions, first + at_once[1]))
-                    held = loaded(captions, of_captions, "caption", device, shape.columns)
+                    held = loaded(captions, of_captions, "caption", device, shape.columns, searched=transposed)
                 if forward:
                     if turned:
                         keep = torch.empty((of_images.n, held.n), device=device)
@@ -264,7 +271,8 @@ def score_blocks(queries: VectorRows, gallery: VectorRows, *, resources: Resourc
         return rows._replace(scores=rows.scores.clone())  # the thread that computed them overwrites them afterwards
 
     with full_float32(), one_thread_each(device) as each:
-        of_queries, of_items = (on_device(vectors[:], 0, device, shape.columns) for vectors in (queries, gallery))
+        of_queries = on_device(queries[:], 0, device, shape.columns, searched=False)
+        of_items = on_device(gallery[:], 0, device, shape.columns, searched=True)
         yield from each(computed, _products(of_queries, [of_items], shape, resources.budget // BUDGET_SHARE))
 
 
