@@ -88,6 +88,21 @@ def mean_coverage(
     return {name: float(np.mean(flags)) if flags else np.nan for name, flags in held.items()}, hidden / n_datasets
 
 
+def narrower_coverage(cell: MeanCell, n_datasets: int, *, seed: int) -> float:
+    """How often the interval of a median rank, where shown, holds the truth if either end is moved inwards by one rank.
+
+    The larger of the two rates.
+    """
+    clusters, truth, rng = cell.clusters, _truth(cell.figure), np.random.default_rng((seed, cell.n_images))
+    held: list[tuple[bool, bool]] = []
+    for _ in range(0, n_datasets, AT_ONCE):
+        for row in _values(cell, clusters, rng):
+            found = interval_of(row, clusters, Resampling(), "median")
+            if found.low is not None and found.high is not None:
+                held.append((found.low + 1 <= truth <= found.high, found.low <= truth <= found.high - 1))
+    return float(np.mean(held, axis=0).max())
+
+
 def _intervals(
     cell: MeanCell, values: NDArray[np.float64], clusters: Clusters, methods: tuple[str, ...], draws: int, seed: int
 ) -> dict[str, list[Interval]]:

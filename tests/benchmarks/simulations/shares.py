@@ -105,8 +105,11 @@ def images_by_hits(cell: Cell, n_datasets: int, *, seed: int) -> Iterator[tuple[
         yield int(n), rng.multinomial(n_images, chance / chance.sum(), size=n_datasets)
 
 
-def coverage(cell: Cell, n_datasets: int, *, seed: int, old: bool = False) -> Rate:
-    """How often the interval of a share, where shown, holds the true one; ``old``: as if images weighed the same."""
+def coverage(cell: Cell, n_datasets: int, *, seed: int, old: bool = False, narrower: int = 0) -> Rate:
+    """How often the interval of a share, where shown, holds the true one.
+
+    ``old``: as if images weighed the same; ``narrower``: the hits by which both of its ends are moved inwards.
+    """
     n_queries = int(cell.captions.sum())
     weights = np.full(cell.n_images, 1 / cell.n_images) if old else cell.captions / n_queries
     n_effective = 1 / float(np.square(weights).sum())
@@ -120,8 +123,10 @@ def coverage(cell: Cell, n_datasets: int, *, seed: int, old: bool = False) -> Ra
         influence = np.repeat((hits - share * captions) / n_queries, images)
         of = Hits(float(n_queries), weights)
         interval = student_interval(share, influence, level=LEVEL, n_effective=n_effective, bounds=(0.0, 1.0), hits=of)
-        shown += times * (interval.low is not None)
-        covered += times * (interval.low is not None and contains(interval, cell.share))
+        if interval.low is not None and interval.high is not None:
+            shown += times
+            less = narrower / n_queries
+            covered += times * (interval.low + less <= cell.share <= interval.high - less)
     return Rate("coverage/wilson", covered / max(shown, 1), shown)
 
 
