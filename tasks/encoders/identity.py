@@ -47,10 +47,9 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
 
     Repositories that the checkpoint also needs (a base model, a tokenizer, code) are fixed as options
     ``revision:<repository>``, and so are the files that a module names. The revision of a module is the user's, if any,
-    and the digest of the file: ``second-try+sha256-…``. The roles and prompts of captions and images become options
-        too,
-    if the family has them: :func:`prompts_of`. The version of an adapter's package is an option ``revision:<package>``,
-    and the revision of a model without a checkpoint.
+    and the digest of the file: ``second-try+sha256-…``. The roles and prompts of captions and images become options,
+    too, if the family has them: :func:`prompts_of`. The version of an adapter's package is an option
+    ``revision:<package>``, and the revision of a model without a checkpoint.
 
     Raises:
         RequestError: If the checkpoint does not exist, if its files differ from those that the spec names, or if the

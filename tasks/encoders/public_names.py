@@ -38,14 +38,24 @@ def short_name(public: str) -> str:
     return _UNSAFE.sub("-", name).strip("-._") or "model"
 
 
-@cache
 def row_of(public: str) -> tuple[Mapping[str, object], str]:
     """Return the row of a suite for a public name, without its name, and a sentence that says what was recognised.
+
+    A folder is read at each call: a training may have written to it since the last one.
 
     Raises:
         RequestError: The name does not exist, or its files fit several adapters or none.
         WorkError: The hub cannot be reached.
     """
+    return _recognised(public) if local_path(public) else _recognised_once(public)
+
+
+@cache
+def _recognised_once(public: str) -> tuple[Mapping[str, object], str]:
+    return _recognised(public)
+
+
+def _recognised(public: str) -> tuple[Mapping[str, object], str]:
     if _architecture(public):
         tag = open_clip_tag(EncoderSpec(name="model", adapter=OPEN_CLIP, checkpoint=public, dim=1))
         if tag is not None:

@@ -80,7 +80,8 @@ def find(requested: str, folder: Path) -> FoundMetric:
     where, name, options = _parsed(requested)
     file = folder / (where if where.endswith(".py") else f"{where.replace('.', '/')}.py")
     beside = str(file.parent.resolve() if where.endswith(".py") else folder.resolve())
-    sys.path.append(beside)  # at the end, so that a file next to the metric never replaces a library
+    if is_new := beside not in sys.path:
+        sys.path.append(beside)  # at the end, so that a file next to the metric never replaces a library
     try:
         if where.endswith(".py") or ("." not in where and file.is_file()):
             if not file.is_file():
@@ -90,7 +91,8 @@ def find(requested: str, folder: Path) -> FoundMetric:
         else:
             module = loaded_module(where, f"metric {requested!r}")
     finally:
-        sys.path.remove(beside)
+        if is_new:
+            sys.path.remove(beside)
     if not callable(target := getattr(module, name, None)):
         raise RequestError(f"metric {requested!r}: {where!r} has no such function; it has {_callables(module)}")
     return FoundMetric(

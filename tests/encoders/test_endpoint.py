@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -92,9 +93,23 @@ def test_the_time_that_a_service_asks_for_is_waited_by_all_requests(stub) -> Non
     stub.troubles = [status(429, Retry_After="0.2")]
     encode_captions(encoder, CAPTIONS)
     assert np.diff(stub.times).min() >= 0.19
-    pace = Pace(None)
-    pace.hold(9.0)
-    assert all(8 < pace.turn() <= 9 for _ in range(3))
+
+
+def test_a_wait_applies_to_requests_that_already_wait_for_their_turn() -> None:
+    async def begun_after() -> list[float]:
+        pace, start = Pace(60 / 0.02), time.monotonic()
+
+        async def request() -> float:
+            await pace.turn()
+            return time.monotonic() - start
+
+        waiting = [asyncio.create_task(request()) for _ in range(3)]
+        await asyncio.sleep(0)  # the first has its turn, the others wait for theirs
+        pace.hold(0.3)
+        return sorted(await asyncio.gather(*waiting))
+
+    first, second, third = asyncio.run(begun_after())
+    assert first < 0.3 <= second <= third - 0.02
 
 
 @pytest.mark.parametrize("headers", [False, True])
@@ -381,6 +396,7 @@ def test_every_form_has_a_recipe_and_the_table_of_the_page_is_the_table_of_the_c
         ({"retry-after-ms": "250", "Retry-After": "9"}, "busy", 0.25),
         ({}, '{"error": {"details": [{"@type": "…RetryInfo", "retryDelay": "0.2s"}]}}', 0.2),
         ({"retry-after-ms": "nan"}, '{"retryDelay": "0s"}', None),
+        ({"Retry-After": "5"}, '{"retryDelay": "0s"}', 5.0),
         *(({"Retry-After": value}, "busy", None) for value in NO_TIME),
     ],
 )

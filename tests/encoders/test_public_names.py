@@ -95,6 +95,12 @@ def test_files_that_fit_several_adapters_or_none_are_an_error_with_the_rows(
         entry_of(folder_with(tmp_path / "model", **files))
 
 
+def test_a_folder_is_read_again_after_a_training_has_written_to_it(tmp_path: Path) -> None:
+    for dim in (8, 16):
+        (tmp_path / "config.json").write_text(json.dumps({**CLIP, "projection_dim": dim}))
+        assert entry_of(str(tmp_path)).dim == dim
+
+
 def test_a_folder_with_the_name_of_a_catalogs_model_gets_another_one(family: Family, tmp_path: Path) -> None:
     from capim.tasks.encoders.checkpoint import folder_of
 

@@ -115,7 +115,9 @@ def test_a_file_is_never_taken_for_a_module_of_the_same_name(tmp_path: Path, fil
         assert values.file == str(tmp_path / file)
 
 
-def test_a_file_imports_what_lies_beside_it_and_is_read_again_when_it_changed(tmp_path: Path) -> None:
+def test_a_file_imports_what_lies_beside_it_and_is_read_again_when_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "beside_the_metric_of_this_test.py").write_text("LIMIT = 3\n")
     text = "from beside_the_metric_of_this_test import LIMIT\n"
     text += "def metric(outcomes):\n    return outcomes.rank_best <= LIMIT\n"
@@ -123,6 +125,9 @@ def test_a_file_imports_what_lies_beside_it_and_is_read_again_when_it_changed(tm
     assert loaded(tmp_path, text).value(outcomes) == 0.75
     assert loaded(tmp_path, text.replace("<= LIMIT", "<  LIMIT")).value(outcomes) == 0.5
     assert str(tmp_path) not in sys.path
+    monkeypatch.syspath_prepend(tmp_path)  # as of a script in this folder
+    assert loaded(tmp_path, text).value(outcomes) == 0.75
+    assert sys.path.index(str(tmp_path)) == 0
 
 
 def test_any_callable_is_a_metric_and_options_are_part_of_its_name(tmp_path: Path) -> None:

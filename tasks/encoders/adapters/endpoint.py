@@ -574,8 +574,8 @@ class EndpointClient:
         header, value = self.options.form(modality).key
         headers = {header: value.format(key=self._key)} if self._key else {}
         for number in itertools.count(1):
-            await asyncio.sleep(self._tokens.turn(0))
-            await asyncio.sleep(self._requests.turn())
+            await self._tokens.turn(0)
+            await self._requests.turn()
             tries, pause = TRIES, None
             try:
                 request = self._http.build_request("POST", address, json=body, headers=headers)
@@ -664,10 +664,9 @@ def _components(embedding: object) -> NDArray[np.float32]:
 
 def pause_of(reply: httpx.Response) -> float | None:
     """Return the seconds to wait before a retry: ``Retry-After``, its form in ms, or Google's ``RetryInfo``."""
-    if found := _RETRY_INFO.search(reply.text):
-        return retry_after(found[1])
-    in_ms = retry_after(reply.headers.get("retry-after-ms"))
-    return in_ms / 1000 if in_ms else retry_after(reply.headers.get("Retry-After"))
+    info, in_ms = _RETRY_INFO.search(reply.text), retry_after(reply.headers.get("retry-after-ms"))
+    waits = info and retry_after(info[1]), in_ms and in_ms / 1000, retry_after(reply.headers.get("Retry-After"))
+    return next((seconds for seconds in waits if seconds), None)
 
 
 class TooLargeError(Exception):
@@ -675,18 +674,17 @@ class TooLargeError(Exception):
 
 
 class Pace:
-    """Spaces out events, so that they stay within a rate; ``None`` per minute: no limit."""
+    """Spaces out events of one event loop, so that they stay within a rate; ``None`` per minute: no limit."""
 
     def __init__(self, per_minute: float | None) -> None:
         self._seconds = 60 / per_minute if per_minute else 0.0
         self._next = 0.0
 
-    def turn(self, n: float = 1) -> float:
-        """Reserve a turn for ``n`` more events, and return the seconds until then."""
-        now = time.monotonic()
-        begin = max(now, self._next)
-        self._next = begin + n * self._seconds
-        return begin - now
+    async def turn(self, n: float = 1) -> None:
+        """Wait for a turn for ``n`` more events; a :meth:`hold` in the meantime applies to those that wait, too."""
+        while (seconds := self._next - time.monotonic()) > 0:
+            await asyncio.sleep(seconds)
+        self._next = time.monotonic() + n * self._seconds
 
     def hold(self, seconds: float, n: float = 0) -> None:
         """Let no event begin for so many seconds, and then count ``n``."""
