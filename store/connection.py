@@ -338,6 +338,7 @@ class Connection:
         is_checked: True if the URI and the format of the store were checked.
         kept: The cached rows.
         checked: Table of derived rows -> result of its last check; the connection's own commits keep it valid.
+        listed: Keys of derivations with an entry of the ledger that this connection wrote.
     """
 
     def __init__(self, uri: str, *, keeps: bool = False) -> None:
@@ -349,6 +350,7 @@ class Connection:
         self.is_checked = False
         self.kept = KeptRows(self, keeps=keeps)
         self.checked: dict[str, Checked] = {}
+        self.listed: set[str] = set()
 
     @classmethod
     def to(cls, uri: str) -> Connection:

@@ -506,8 +506,7 @@ class EmbeddingStore:
         made, unlisted = made_rows(table, written), check(self.connection, table)
         self.write_rows(table, written, replace="derived" if unlisted.intersection(made) else None)
         self._write_entries(table, made, entries)
-        if (known := self.connection.checked.get(table)) is not None:
-            self.connection.checked[table] = known._replace(unlisted=known.unlisted.difference(made))
+        self.connection.listed.update(made)
 
     def _write_entries(self, table: str, made: Mapping[str, Made], entries: Iterable[LedgerEntry]) -> None:
         listed = [entry_of(table, entry, made.get(entry.key, Made(0, 0))) for entry in entries]
