@@ -359,7 +359,7 @@ class Connection:
         if shared is None:
             return cls(uri)
         if uri not in shared:
-            shared[uri] = cls(uri, keeps=True)
+            shared.setdefault(uri, cls(uri, keeps=True))  # another thread may have opened it meanwhile
         return shared[uri]
 
     def table_uri(self, name: str) -> str:
