@@ -121,7 +121,8 @@ def _table(store: EmbeddingStore, name: str) -> StoreCheck:
     connection = store.connection
     try:
         if name in KEYED_BY:
-            damaged = compared(name, read_where(connection, name), read_where(connection, "derived")).damaged
+            entries = read_where(connection, "derived")  # first: rows are written before their entry
+            damaged = compared(name, read_where(connection, name), entries).damaged
             if damaged:
                 problem = f"{len(damaged):,} derivations ({damaged[0]} …) differ from the written rows"
                 return _damaged(name, problem, partial(_drop_keys, store, name, damaged))
@@ -195,7 +196,7 @@ def _drop_table(store: EmbeddingStore, name: str) -> None:
         for each in DERIVED_ROWS:
             connection.drop(each)
     connection.drop(name)
-    if name in KEYED_BY and name != "derived":
+    if name in KEYED_BY:
         with suppress(WorkError):
             delete(connection, "derived", "table_name", [name])
     if name == MARKED:
