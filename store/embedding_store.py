@@ -543,11 +543,11 @@ class EmbeddingStore:
         in the newest result, whatever rows are requested; but if ``equals`` names states by their fingerprints, these
         are used. ``dropped``: a name without a stored corpus means the state that was dropped last.
         """
-        table, rows = TABLE_OF[row_type], self.all(row_type, **equals)
+        table = TABLE_OF[row_type]
         if table == "watched":
-            return newest_rows(rows, table)
-        results, states = self._results(equals, dropped=dropped)
-        shown = current_results(results, states)
+            return newest_rows(self.all(row_type, **equals), table)
+        results, states = self._results(equals, dropped=dropped)  # first: rows that are added meanwhile replace none
+        shown, rows = current_results(results, states), self.all(row_type, **equals)
         if row_type is not Result:
             return current_rows(table, rows, shown, states)
         keys = {row.result for row in shown}

@@ -370,8 +370,9 @@ def batches_of(
             for batch in part.append_column("ord", ords).combine_chunks().to_batches(max_chunksize=65_536):
                 yield _completed(batch, chosen, constants)
     else:
-        table = connection.find(name)
+        # the evaluations first: their outcomes were written before them
         wanted = one_of("evaluation", [row.evaluation for row in store.evaluated()]) if is_current else None
+        table = connection.find(name)
         if table is not None:
             for batch in table.scanner(columns=chosen.names, filter=wanted, scan_in_order=True).to_batches():
                 yield _completed(batch, chosen, {})
