@@ -645,7 +645,7 @@ class EmbeddingStore:
         from capim.store.sql import select
 
         for name in DERIVED_ROWS:
-            if name in statement:
+            if name in statement.lower():
                 try:
                     check(self.connection, name)
                 except WorkError as fault:

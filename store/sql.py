@@ -308,16 +308,19 @@ def _words(statement: str) -> set[str]:
 
 
 def _selects_all(statement: str) -> bool:
-    """True if the statement returns columns that it does not name: ``SELECT *``, ``e.*``, only ``FROM t``.
+    """True if the statement needs columns that it does not name: ``SELECT *``, ``COLUMNS('ci_.*')``, ``NATURAL JOIN``.
 
     Examples:
         >>> _selects_all("SELECT encoder, * FROM results"), _selects_all("DESCRIBE results")
+        (True, True)
+        >>> _selects_all("SELECT COLUMNS('value.*') FROM results"), _selects_all("FROM results")
         (True, True)
         >>> _selects_all("SELECT count(*), 2 * rank_best FROM outcomes")
         False
     """
     lower = statement.lower()
-    return "select" not in lower or re.search(r"(\bselect|\bdistinct|,|\.|\bcolumns\s*\()\s*\*", lower) is not None
+    needs = r"(\bselect|\bdistinct|,|\.)\s*\*|\bcolumns\s*\(|\bnatural\s"
+    return "select" not in lower or re.search(needs, lower) is not None
 
 
 def _chosen(name: str, words: set[str], *, everything: bool) -> pa.Schema:

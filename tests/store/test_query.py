@@ -73,6 +73,11 @@ def test_tables_are_listed_and_pivoted(filled) -> None:
     assert pivoted.column_names == ["encoder", "protocol", *sorted(metrics)]
 
 
+def test_columns_that_a_statement_names_by_a_pattern_are_all_there(filled):
+    found = filled.sql("SELECT COLUMNS('value.*') FROM results").column_names
+    assert found == ["value", "value_ties_lost", "value_ties_won"]
+
+
 def test_captions_images_and_embeddings_join(filled):
     answer = filled.sql(
         "SELECT i.text, e.n_tokens FROM embeddings e JOIN captions i USING (corpus_fingerprint, ord) "
