@@ -382,7 +382,7 @@ def _are_whole(rows: Sequence[Sequence[float]]) -> bool:
 
 def _read_shards(folder: Path) -> Contents:
     """Numbered ``.npy`` files as one array, as clip-retrieval writes them, with its ``../metadata/*.parquet``."""
-    shards = sorted(folder.glob("*.npy"), key=_numbers)
+    shards = sorted(folder.glob("*.npy"), key=_order)
     if not shards:
         way = "name a file of vectors; join a table in parts: duckdb.read_parquet('*.parquet').write_parquet(FILE)"
         raise RequestError(f"{folder}: a folder without .npy files; {way}")
@@ -393,7 +393,7 @@ def _read_shards(folder: Path) -> Contents:
 def _metadata_of(shards: Sequence[Path], *places: Path) -> dict[str, list[object]]:
     """Return the columns of the shards' Parquet files, in the first folder that has them."""
     for place in places:
-        tables = sorted(place.glob("*.parquet"), key=_numbers)
+        tables = sorted(place.glob("*.parquet"), key=_order)
         if len(shards) == 1:
             tables = [table for table in tables if _numbers(table)[-1:] in ([], _numbers(shards[0])[-1:])]
         if len(tables) == len(shards):
@@ -403,6 +403,11 @@ def _metadata_of(shards: Sequence[Path], *places: Path) -> dict[str, list[object
             flat = [name for name in rows.column_names if not pa.types.is_nested(rows[name].type)]
             return {name: rows[name].to_pylist() for name in flat}
     return {}
+
+
+def _order(path: Path) -> tuple[list[int], str]:
+    """Return the sort key of numbered files: those with the same numbers, or none, by their names."""
+    return _numbers(path), path.name
 
 
 def _numbers(path: Path) -> list[int]:
