@@ -80,6 +80,8 @@ def cells_of(path: Path, form: Form, columns: Columns = NO_COLUMNS) -> Iterator[
         yield from _listed("", _object_of(path, content), form)
     elif _is_table(path, form, columns):
         rows = read_row_file(path) if suffix_of(path) in NAMED else [*open_table(path, headless=False).rows]
+        if not rows:
+            raise RequestError(f"{path}: it has no rows")
         yield from _of_rows(path, rows, form, columns)
     else:
         yield from _of_lines(path, form)
