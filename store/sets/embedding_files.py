@@ -250,22 +250,22 @@ def _open_parquet(path: Path, name: str, modality: Modality | None, named: Seque
         raise ValueError(WHOLE.format(next(iter(nested))))
     if not (name or vectors):
         raise ValueError(f"expected a column named 'embedding', got {', '.join(schema.names)}")
-    names = [name or chosen_array(vectors, modality)]
+    array = name or chosen_array(vectors, modality)
     listed = [each.name for each in schema if any(is_kind(each.type) for is_kind in _OF_IDS)]
-    cells = pq.read_table(path, columns=[each for each in listed if each not in COLUMN_TYPES])
+    cells = pq.read_table(path, columns=[each for each in listed if role_of.get(each) not in COLUMN_TYPES])
     columns = {
         role_of[each]: cells[each].to_pylist()
         for each in cells.column_names
         if each in role_of and side_of(each) in (None, modality)
     }
-    wanted = [names[0], *(each for each in COLUMN_TYPES if each in schema.names)]
+    others = {role: column for column, role in role_of.items() if role in ("norm", "n_tokens", "truncated")}
 
     def read(n_items: int) -> Iterator[EmbeddingFile]:
         widths = set[int]()
         with reading(path), pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
             # pre-buffered, all that was read stays in memory until the end
-            for batch in file.iter_batches(n_items, columns=wanted):
-                part = _of_batch(batch, names[0])
+            for batch in file.iter_batches(n_items, columns=[array, *others.values()]):
+                part = _of_batch(batch, array, others)
                 _refuse_faults(path, part)
                 widths.add(part.values.shape[1])
                 if len(widths) > 1:
@@ -274,11 +274,17 @@ def _open_parquet(path: Path, name: str, modality: Modality | None, named: Seque
 
     first = next(read(_GLANCE), EmbeddingFile(values=np.empty((0, 0), np.float32)))
     return EmbeddingParts(
-        n=n, columns=columns, first=first, read=read, array=names[0], names=[*role_of.values()], available=schema.names
+        n=n,
+        columns=columns,
+        first=first,
+        read=read,
+        array=role_of.get(array, array),
+        names=[*role_of.values()],
+        available=schema.names,
     )
 
 
-def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:
+def _of_batch(batch: pa.RecordBatch, name: str, others: Mapping[str, str]) -> EmbeddingFile:
     vectors = cast(pa.ListArray, batch.column(name))
     offsets = None
     if pa.types.is_nested(vectors.flatten().type):
@@ -287,13 +293,12 @@ def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:
     widths = np.unique(vectors.value_lengths().to_numpy(zero_copy_only=False))
     if len(widths) != 1:
         raise ValueError(f"vectors have different lengths: {', '.join(map(str, widths[:5].tolist()))}")
-    others: dict[str, Any] = {
-        column: batch.column(column).to_numpy(zero_copy_only=False).astype(kind)
-        for column, kind in COLUMN_TYPES.items()
-        if column in batch.schema.names and column not in ("offsets", "lengths")
+    columns: dict[str, Any] = {
+        role: batch.column(column).to_numpy(zero_copy_only=False).astype(COLUMN_TYPES[role])
+        for role, column in others.items()
     }
     values = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, int(widths[0]))
-    return EmbeddingFile(values=values, offsets=offsets, columns=others)
+    return EmbeddingFile(values=values, offsets=offsets, columns=columns)
 
 
 # --- Files of embeddings as blocks for the store: in the order of the file, with unit norm.

@@ -291,8 +291,8 @@ def _plan(
             checksums[block.ords] = block_checksums(spec, block)
             n_vectors += len(unit)
         if file.path.suffix in TABLES:
-            keys = columns_of_match(matched.by)
-            own = [name for name in contents.names if name == contents.array or plain_name(name) in keys]
+            keys = {contents.array, *columns_of_match(matched.by), *contents.first.columns}
+            own = [name for name in contents.names if name in keys or plain_name(name) in keys]
             deque(telling(f"{file.path} (vectors of {spec.dim} numbers)", own, contents.names, ()), 0)
     except RequestError as fault:
         unnamed = (line.removeprefix(f"{file.path}: ") for line in fault.faults)

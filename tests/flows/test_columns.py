@@ -177,6 +177,16 @@ def test_an_import_of_vectors_and_its_plan_say_which_columns_they_read(photos: P
         assert "captions.csv (vectors of 4 numbers): columns read: embeddings, id; not read: part" in said
 
 
+def test_norms_of_a_parquet_file_are_read_from_the_column_that_the_command_names(photos: Path, tmp_path: Path) -> None:
+    vectors = np.eye(4, dtype=np.float32).tolist()
+    pq.write_table(pa.table({"id": IMAGES, "embedding": vectors, "length": [2.0] * 4}), tmp_path / "images.parquet")
+    said = command(f"import --images images.parquet --columns norm=length {IMPORT}", tmp_path / "w").err
+    assert "columns read: id, embedding, norm" in said
+    store = EmbeddingStore.open(tmp_path / "w" / "store")
+    [sealed] = store.sealed_sets()
+    assert [rows.norms.tolist() for rows in store.stored_blocks(sealed.key)] == [[2.0] * 4]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
