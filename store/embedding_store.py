@@ -267,8 +267,8 @@ class EmbeddingStore:
             raise WorkError(
                 f"corpus {row.name!r} was changed on disk: its fingerprint is {corpus.fingerprint}, it was "
                 f"{row.fingerprint}",
-                remedy=f"Restore its tables from a backup, or run `capim store drop --corpus {row.name} --yes`, then "
-                "the same command",
+                remedy="Run `capim store verify --drop`, which keeps its embeddings, then the same `capim run`, which "
+                "reads it again; or restore its tables from a backup",
             )
         self.connection.kept.add_value("corpora", key, corpus, sum(part.nbytes for part in parts.values()))
         return corpus
