@@ -332,17 +332,17 @@ class Faults:
     def add(self, fault: str) -> None:
         """Note a row."""
         self.n += 1
-        self.lines += [f"{self.file}: {fault}"] if self.n <= LISTED else []
+        self.lines += [fault] if self.n <= LISTED else []
 
     def raise_any(self) -> None:
         """Raise with the first rows, and the number of others; or tell of them, where they are left out."""
-        if self.n > LISTED:
-            self.lines.append(f"{self.file}: {self.n - LISTED} more rows cannot be read")
         if self.lines and _SKIPS.get():
             tell(f"warning: {self.file}: {self.n:,} rows cannot be read and are left out, first {self.lines[0]}")
         elif self.lines:
+            more = [f"{self.n - LISTED} more rows cannot be read"] if self.n > LISTED else []
+            *others, last = (f"{self.file}: {line}" for line in (*self.lines, *more))
             how = 'leave such rows out with missing = "skip" (check: --missing skip; import: --skip-bad-rows)'
-            raise RequestError([*self.lines[:-1], f"{self.lines[-1]}; {how}"])
+            raise RequestError([*others, f"{last}; {how}"])
 
 
 class _Form(NamedTuple):
