@@ -259,9 +259,8 @@ class KeptRows:
         """
         if not self._keeps:
             return None
-        found, n_writes, looked = self._tables.get(name), self._n_writes[name], time.monotonic()
-        if found is not None and found.n_writes != n_writes:
-            found = None
+        before, n_writes, looked = self._tables.get(name), self._n_writes[name], time.monotonic()
+        found = before if before is not None and before.n_writes == n_writes else None
         if found is None or looked - found.looked > self.look_seconds:
             table = self._connection.find(name)
             version = 0 if table is None else table.version
@@ -269,7 +268,10 @@ class KeptRows:
                 if table is not None and table.count_rows() > _KEPT_ROWS:
                     return None
                 found = _Kept(rows=read(table), version=version, looked=looked, n_writes=n_writes)
-            self._tables[name] = found = replace(found, looked=looked)
+            found = replace(found, looked=looked)
+            with self._changing:
+                if self._tables.get(name) is before:  # else another thread has expired or changed it meanwhile
+                    self._tables[name] = found
         return found.rows
 
     def expire(self, *names: str) -> None:
