@@ -83,7 +83,7 @@ def is_image_name(name: str) -> bool:
 
 
 def plain_path(name: str) -> str:
-    """The path of an address, or a path, without blanks around it and with its signs decoded.
+    """Return the path of a URL, or a path, without blanks around it and with percent-encoded characters decoded.
 
     Examples:
         >>> plain_path("https://cdn.example/a/my%20dog.jpg?w=100"), plain_path("my%20dog.jpg ")
@@ -310,7 +310,7 @@ _SKIPS: ContextVar[bool] = ContextVar("skips_bad_rows", default=False)
 
 @contextmanager
 def skipping_bad_rows(skips: bool) -> Iterator[None]:
-    """Within it, rows that cannot be read are left out of tables and counted, if ``skips``."""
+    """In this block, leave rows that cannot be read out of tables and count them, if ``skips``."""
     token = _SKIPS.set(skips)
     try:
         yield

@@ -124,7 +124,7 @@ class _File(NamedTuple):
 
     @property
     def form(self) -> dict[str, Any]:
-        """The fields of a spec that the vectors determine."""
+        """Return the fields of a spec that the vectors determine."""
         return {"dim": self.contents.first.values.shape[1], "vectors": self.contents.first.vectors}
 
 
@@ -354,10 +354,10 @@ def _sides_of_file(
 
 
 def match_items(contents: EmbeddingParts, items: Items, corpus: str, *, by_position: bool = False) -> Match:
-    """The item of every row of a file of vectors; every item has to have one.
+    """Return the item of every row of a file of vectors; every item has to have one.
 
     Raises:
-        RequestError: One has none, and as :func:`capim.store.sets.matching.match`.
+        RequestError: If an item has no row, and as :func:`capim.store.sets.matching.match`.
     """
     found = match(contents.columns, contents.n, items, by_position=by_position, repeats=True)
     found = _without_repeats(contents, found, items)
@@ -439,7 +439,7 @@ def matched_text(matched: Iterable[str]) -> str:
 
 
 def matched_by(store: EmbeddingStore) -> Callable[[Result], str | None]:
-    """A function that says of a row of results how its vectors or outcomes were matched; None: they are capim's own."""
+    """Return a function of a result: how its vectors or outcomes were matched; None if they are capim's own."""
     of: dict[Any, list[str]] = {}
     for row in store.all(Import):
         is_set = row.what in MODALITIES
