@@ -2,8 +2,8 @@
 
 Every deployment with a ``concurrency_limit`` gets the same global concurrency limit in place of one of its own, which
 Prefect's deployment file has no field for. A run that has to wait is AwaitingConcurrencySlot: it holds no process, and
-begins up to 30 seconds after the place is free (``PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS`` of the
-server). The place is free when the process of the run before has ended.
+begins up to 30 seconds after the slot is free (``PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS`` of the
+server). The slot is free when the process of the previous run has ended.
 """
 
 from __future__ import annotations
