@@ -24,7 +24,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -163,8 +163,6 @@ def attempts_at(fault: BaseException | None) -> int:
         return 5  # another process compacted the version that was being read, or a file is missing
     return 1
 
-
-Rows: TypeAlias = pa.RecordBatch | pa.RecordBatchReader
 
 FILE_BYTES = 256 << 20  # approximate bytes of vectors per file
 STORAGE_VERSION = "2.2"  # 2.3 cannot be read across releases; 2.0 to 2.2 can
@@ -450,7 +448,7 @@ class Connection:
         self.committed(name, table.version, rows)
         return table
 
-    def append(self, table: lance.LanceDataset, rows: Rows) -> lance.LanceDataset:
+    def append(self, table: lance.LanceDataset, rows: pa.RecordBatch | pa.RecordBatchReader) -> lance.LanceDataset:
         """Add rows in one commit: all of them or none. Appends of several processes never conflict."""
         written: lance.LanceDataset = load_lance().write_dataset(
             rows,

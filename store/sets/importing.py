@@ -110,10 +110,6 @@ def imported_encoder(
     return spec
 
 
-def _label(spec: EncoderSpec) -> str:
-    return f"encoder {spec.name!r} (revision {spec.revision!r})"
-
-
 class _File(NamedTuple):
     """One file of an import; ``storage`` is the coarsest type that holds its unit vectors, float16 or float32."""
 
@@ -145,7 +141,8 @@ def _spec_of(store: EmbeddingStore, row: ImportRow, files: Sequence[_File], stor
     else:
         about: dict[str, Any] = {"namesakes": namesakes(store, row.encoder), "revision": row.revision}
         spec = imported_encoder(row.encoder, IMPORTED, **about, **files[0].form, storage=storage or finest)
-    label, other, faults = _label(spec), "give another --encoder or --revision", list[str]()
+    label, faults = f"encoder {spec.name!r} (revision {spec.revision!r})", list[str]()
+    other = "give another --encoder or --revision"
     for file in files:
         if file.form != {"dim": spec.dim, "vectors": spec.vectors}:
             has, expected = _form_text(**file.form), _form_text(spec.dim, spec.vectors)
