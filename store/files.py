@@ -69,7 +69,7 @@ def resolved_address(given: str, folder: Path = Path()) -> str:
         folder: Base of relative paths.
 
     Raises:
-        ValueError: If it is empty, or a URI without its bucket or of an unknown scheme; says what is expected.
+        ValueError: If it is empty, or a URI without its bucket or of an unknown scheme; says what it should be.
 
     Examples:
         >>> resolved_address("s3://bucket/team"), resolved_address("file:///data/x"), resolved_address("workspace")

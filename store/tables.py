@@ -184,7 +184,7 @@ def read_text(file: Path) -> str:
 
 
 def read_json(file: Path) -> Any:
-    """Return the contents of a JSON file, of JSON lines a list; raise ``RequestError`` with the line of what is not."""
+    """Return the contents of a JSON file, of JSON lines a list; raise ``RequestError`` with the line of an error."""
     try:
         return json.loads(read_text(file))
     except json.JSONDecodeError as error:

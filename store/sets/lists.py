@@ -28,7 +28,7 @@ _MOST_FAULTS = 5  # that are named
 
 
 class Cell(NamedTuple):
-    """A number that a file has for a query and an item; ``is_rank``: it is a rank, and ``rank`` one beside a score."""
+    """A number that a file has for a query and an item, or a rank (``is_rank``); ``rank``: the rank next to a score."""
 
     where: str
     query: str

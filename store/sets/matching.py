@@ -210,7 +210,7 @@ def match(
     if len(plain) < len(columns) and not by_position:
         alike = sorted(name for name, n in Counter(map(plain_name, columns)).items() if n > 1)
         same = [f"`{name}`" for name in columns if plain_name(name) in alike]
-        raise RequestError(f"columns {' and '.join(same)} have one meaning: leave out, or rename, all but one")
+        raise RequestError(f"columns {' and '.join(same)} mean the same: leave out or rename all but one")
     if not by_position and (found := _all_ids(plain, items)) is not None:
         return found
     key = None if by_position else key_of(plain, items)
@@ -345,7 +345,7 @@ def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items
         raise RequestError(faults)
     none = "no column of ids" if first is None else f"`{first[1]}` holds no ids of the {items.kind}, first {first[0]!r}"
     return Match(
-        np.arange(n_rows), POSITION, f"{n_rows:,} rows taken in the corpus' order; {'as you say' if said else none}"
+        np.arange(n_rows), POSITION, f"{n_rows:,} rows taken in the corpus' order; {'as requested' if said else none}"
     )
 
 
@@ -374,7 +374,7 @@ def _id_faults(
         what = f"the {len(items.ids)} {items.kind}" if key.of == items.of else f"the {key.of} of the {items.kind}"
         known = items.ids[0] if key.of == items.of else next(iter(items.ways[key.of]))
         faults.append(
-            f"`{name}`: {len(unknown)} of {n} ids are none of {what}, first {cells[unknown[0]]!r} in row "
+            f"`{name}`: {len(unknown)} of {n} ids are not among {what}, first {cells[unknown[0]]!r} in row "
             f"{rows[unknown[0]]}; ids look like {known!r}"
             + ("" if name in QUERY else ". Leave the column out if it does not hold ids")
             + ("; --skip-bad-rows leaves these rows out" if len(unknown) < n else "")

@@ -110,7 +110,7 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays by name.
 
     Raises:
-        ValueError: If an array does not have the size of its shape, or if the file expands to more than 50 times its size.
+        ValueError: If an array has not the size of its shape, or if the file expands to more than 50 times its size.
     """
     with zipfile.ZipFile(path) as archive:
         expanded = sum(_expanded(archive, member) for member in archive.infolist())
@@ -133,7 +133,7 @@ def _expanded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
                 "ids.astype(str)"
             )
         if n_bytes != member.file_size - file.tell():
-            raise ValueError(f"array {member.filename!r} holds other than the {n_bytes:,} bytes of its shape {shape}")
+            raise ValueError(f"array {member.filename!r} does not hold the {n_bytes:,} bytes of its shape {shape}")
     return n_bytes
 
 

@@ -339,7 +339,7 @@ def test_vectors_of_more_items_than_the_corpus_has_are_left_out_and_counted_on_r
 ) -> None:
     np.savez(tmp_path / "v.npz", embeddings=np.eye(6, 8), ids=[*IMAGES, "x.jpg", "y.jpg"])
     said = command(f"import --images v.npz {IMPORT}", tmp_path / "w", code=2).err
-    assert "2 of 6 ids are none of" in said
+    assert "2 of 6 ids are not among" in said
     assert "--skip-bad-rows leaves these rows out" in said
     said = command(f"import --images v.npz {IMPORT} --skip-bad-rows", tmp_path / "w").err
     assert "4 of 6 rows matched" in said
