@@ -29,9 +29,8 @@ FILE = Path(__file__).with_name("prefect.yaml")
 def take_turns(names: Collection[str]) -> str:
     """Give deployments of these names one limit for the workspace ``$CAPIM_WORKSPACE``; return the limit's name."""
     limit = artifact_key("capim", run_config({}).store_uri)
-    ours = DeploymentFilter(  # the server lists 200 deployments at most, and those of other projects may have such names
-        name=DeploymentFilterName(any_=[*names]), tags=DeploymentFilterTags(all_=["capim"])
-    )
+    # the server lists 200 deployments at most, and those of other projects may have such names
+    ours = DeploymentFilter(name=DeploymentFilterName(any_=[*names]), tags=DeploymentFilterTags(all_=["capim"]))
     with get_client(sync_client=True) as client:
         with suppress(ObjectAlreadyExists):
             client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=limit, limit=1))
