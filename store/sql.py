@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from capim.store.embedding_store import EmbeddingStore
 
-_HEAVY = frozenset({"vector", "vectors", "thumbnail"})
+_HEAVY = frozenset({"vector", "vectors", "thumbnail"})  # except `vectors` of `sets`, which is a word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,7 +330,8 @@ def _chosen(name: str, words: set[str], *, everything: bool) -> pa.Schema:
     everything = everything or any(
         "*" in VIEWS[view] and name in _words(VIEWS[view]) for view in VIEWS if view in words
     )
-    columns = [column for column in schema.names if column in words or (everything and column not in _HEAVY)]
+    heavy = {name for name in _HEAVY.intersection(schema.names) if schema.field(name).type != pa.string()}
+    columns = [column for column in schema.names if column in words or (everything and column not in heavy)]
     fields = [schema.field(column) for column in columns or schema.names[:1]]
     return pa.schema([field.remove_metadata().with_nullable(True) for field in fields])
 
