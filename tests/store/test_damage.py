@@ -488,6 +488,14 @@ def test_outcomes_that_were_removed_on_purpose_are_no_damage(store):
     assert states(store) == {"sound"}
 
 
+def test_imported_outcomes_without_an_entry_of_the_ledger_are_lost(store):
+    store.write_rows("outcomes", rows_of("outcomes", {"evaluation": "e", "query_id": "q"}))
+    store.write_rows("imports", rows_of("imports", {"imported": "e", "source": "o.csv"}))
+    assert states(store) == {"sound"}
+    delete(store.connection, "derived", "key", ["e"])
+    expect(store, "outcomes", "lost", "outcomes of 1 evaluations", "`capim import o.csv --corpus x --encoder x`")
+
+
 def test_rows_that_are_derived_while_a_store_is_verified_are_no_damage(store, monkeypatch):
     def derive(key: str) -> None:
         rows = rows_of("results", {"result": key, "derived": key, "image_tag": "", "caption_tag": ""})
