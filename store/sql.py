@@ -313,13 +313,15 @@ def _selects_all(statement: str) -> bool:
     Examples:
         >>> _selects_all("SELECT encoder, * FROM results"), _selects_all("DESCRIBE results")
         (True, True)
+        >>> _selects_all("SELECT DISTINCT ON (encoder) * FROM results")
+        True
         >>> _selects_all("SELECT COLUMNS('value.*') FROM results"), _selects_all("FROM results")
         (True, True)
-        >>> _selects_all("SELECT count(*), 2 * rank_best FROM outcomes")
+        >>> _selects_all("SELECT count(*), sum(a) * 2, 2 * rank_best FROM outcomes")
         False
     """
     lower = statement.lower()
-    needs = r"(\bselect|\bdistinct|,|\.)\s*\*|\bcolumns\s*\(|\bnatural\s"
+    needs = r"(\bselect|\bdistinct|,|\.)\s*\*|\)\s*\*\s*(,|from\b|exclude\b|replace\b)|\bcolumns\s*\(|\bnatural\s"
     return "select" not in lower or re.search(needs, lower) is not None
 
 
