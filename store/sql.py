@@ -321,7 +321,7 @@ def _selects_all(statement: str) -> bool:
         False
     """
     lower = statement.lower()
-    needs = r"(\bselect|\bdistinct|,|\.)\s*\*|\)\s*\*\s*(,|from\b|exclude\b|replace\b)|\bcolumns\s*\(|\bnatural\s"
+    needs = r"(\bselect|\bdistinct|,|\.)\s*\*|\)\s*\*\s*(,|from\b|exclude\b|replace\b)|\bcolumns\s*\(|\b(natural|pivot)\s"
     return "select" not in lower or re.search(needs, lower) is not None
 
 
