@@ -321,8 +321,8 @@ def _selects_all(statement: str) -> bool:
         False
     """
     lower = statement.lower()
-    needs = r"(\bselect|\bdistinct|,|\.)\s*\*|\)\s*\*\s*(,|from\b|exclude\b|replace\b)|\bcolumns\s*\(|\b(natural|pivot)\s"
-    return "select" not in lower or re.search(needs, lower) is not None
+    star = r"(\bselect|\bdistinct|,|\.)\s*\*|\)\s*\*\s*(,|from\b|exclude\b|replace\b)"
+    return "select" not in lower or re.search(rf"{star}|\bcolumns\s*\(|\b(natural|pivot)\s", lower) is not None
 
 
 def _chosen(name: str, words: set[str], *, everything: bool) -> pa.Schema:
