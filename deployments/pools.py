@@ -1,7 +1,7 @@
 """Work pools that run containers: ``python -m capim.deployments.pools docker|kubernetes --image IMAGE``.
 
 Makes the pools ``capim-cpu`` and ``capim-gpu`` of ``prefect.yaml`` on the server that ``PREFECT_API_URL`` names, in
-place of those with the same names: Prefect's own job templates with the image, the place of the workspace and the GPU
+place of those with the same names: Prefect's own job templates with the image, the workspace and the GPU
 filled in. The deployments are those of process workers.
 """
 

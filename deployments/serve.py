@@ -33,7 +33,7 @@ def runner_deployments() -> list[RunnerDeployment]:
     """Return one for every entry of the file.
 
     Raises:
-        RequestError: A variable that the file reads from the environment is not set.
+        RequestError: If a variable that the file reads from the environment is not set.
     """
     os.environ.setdefault(FORM_VARIABLE, os.environ.get(WORKSPACE_VARIABLE, ""))  # read when a flow is imported
     text = FILE.read_text(encoding="utf-8")

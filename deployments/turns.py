@@ -2,8 +2,8 @@
 
 Every deployment with a ``concurrency_limit`` gets the same global concurrency limit in place of one of its own, which
 Prefect's deployment file has no field for. A run that has to wait is AwaitingConcurrencySlot: it holds no process, and
-begins up to 30 seconds after the place is free (``PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS`` of the
-server). The place is free when the process of the run before has ended.
+begins up to 30 seconds after the slot is free (``PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS`` of the
+server). The slot is free when the process of the previous run has ended.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import yaml
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName, DeploymentFilterTags
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.settings import PREFECT_API_URL
 
@@ -28,15 +29,16 @@ FILE = Path(__file__).with_name("prefect.yaml")
 def take_turns(names: Collection[str]) -> str:
     """Give deployments of these names one limit for the workspace ``$CAPIM_WORKSPACE``; return the limit's name."""
     limit = artifact_key("capim", run_config({}).store_uri)
+    # the server lists 200 deployments at most, and those of other projects may have such names
+    ours = DeploymentFilter(name=DeploymentFilterName(any_=[*names]), tags=DeploymentFilterTags(all_=["capim"]))
     with get_client(sync_client=True) as client:
         with suppress(ObjectAlreadyExists):
             client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=limit, limit=1))
         shared = {"global_concurrency_limit_id": str(client.read_global_concurrency_limit_by_name(limit).id)}
-        for deployment in client.read_deployments():
-            if deployment.name in names:
-                client.request("PATCH", "/deployments/{id}", path_params={"id": deployment.id}, json=shared)
-                with suppress(ObjectNotFound):  # its own, which nothing uses any more
-                    client.delete_global_concurrency_limit_by_name(f"deployment:{deployment.id}")
+        for deployment in client.read_deployments(deployment_filter=ours):
+            client.request("PATCH", "/deployments/{id}", path_params={"id": deployment.id}, json=shared)
+            with suppress(ObjectNotFound):  # its own, which nothing uses any more
+                client.delete_global_concurrency_limit_by_name(f"deployment:{deployment.id}")
     return limit
 
 

@@ -24,7 +24,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -164,8 +164,6 @@ def attempts_at(fault: BaseException | None) -> int:
     return 1
 
 
-Rows: TypeAlias = pa.RecordBatch | pa.RecordBatchReader
-
 FILE_BYTES = 256 << 20  # approximate bytes of vectors per file
 STORAGE_VERSION = "2.2"  # 2.3 cannot be read across releases; 2.0 to 2.2 can
 _METADATA_BYTES = 64 << 20  # of manifests and the ends of data files, cached by a process
@@ -259,9 +257,8 @@ class KeptRows:
         """
         if not self._keeps:
             return None
-        found, n_writes, looked = self._tables.get(name), self._n_writes[name], time.monotonic()
-        if found is not None and found.n_writes != n_writes:
-            found = None
+        before, n_writes, looked = self._tables.get(name), self._n_writes[name], time.monotonic()
+        found = before if before is not None and before.n_writes == n_writes else None
         if found is None or looked - found.looked > self.look_seconds:
             table = self._connection.find(name)
             version = 0 if table is None else table.version
@@ -269,7 +266,10 @@ class KeptRows:
                 if table is not None and table.count_rows() > _KEPT_ROWS:
                     return None
                 found = _Kept(rows=read(table), version=version, looked=looked, n_writes=n_writes)
-            self._tables[name] = found = replace(found, looked=looked)
+            found = replace(found, looked=looked)
+            with self._changing:
+                if self._tables.get(name) is before:  # else another thread has expired or changed it meanwhile
+                    self._tables[name] = found
         return found.rows
 
     def expire(self, *names: str) -> None:
@@ -338,6 +338,7 @@ class Connection:
         is_checked: True if the URI and the format of the store were checked.
         kept: The cached rows.
         checked: Table of derived rows -> result of its last check; the connection's own commits keep it valid.
+        listed: Keys of derivations with an entry of the ledger that this connection wrote.
     """
 
     def __init__(self, uri: str, *, keeps: bool = False) -> None:
@@ -349,6 +350,7 @@ class Connection:
         self.is_checked = False
         self.kept = KeptRows(self, keeps=keeps)
         self.checked: dict[str, Checked] = {}
+        self.listed: set[str] = set()
 
     @classmethod
     def to(cls, uri: str) -> Connection:
@@ -357,7 +359,7 @@ class Connection:
         if shared is None:
             return cls(uri)
         if uri not in shared:
-            shared[uri] = cls(uri, keeps=True)
+            shared.setdefault(uri, cls(uri, keeps=True))  # another thread may have opened it meanwhile
         return shared[uri]
 
     def table_uri(self, name: str) -> str:
@@ -446,7 +448,7 @@ class Connection:
         self.committed(name, table.version, rows)
         return table
 
-    def append(self, table: lance.LanceDataset, rows: Rows) -> lance.LanceDataset:
+    def append(self, table: lance.LanceDataset, rows: pa.RecordBatch | pa.RecordBatchReader) -> lance.LanceDataset:
         """Add rows in one commit: all of them or none. Appends of several processes never conflict."""
         written: lance.LanceDataset = load_lance().write_dataset(
             rows,

@@ -267,8 +267,8 @@ class EmbeddingStore:
             raise WorkError(
                 f"corpus {row.name!r} was changed on disk: its fingerprint is {corpus.fingerprint}, it was "
                 f"{row.fingerprint}",
-                remedy=f"Restore its tables from a backup, or run `capim store drop --corpus {row.name} --yes`, then "
-                "the same command",
+                remedy="Run `capim store verify --drop`, which keeps its embeddings, then the same `capim run`, which "
+                "reads it again; or restore its tables from a backup",
             )
         self.connection.kept.add_value("corpora", key, corpus, sum(part.nbytes for part in parts.values()))
         return corpus
@@ -487,6 +487,8 @@ class EmbeddingStore:
             replaced = one_of(replace, sorted(texts(pc.unique(rows.column(replace)))))
         written, n_files = merge(self.connection, table, rows, update=replace is not None, replaced=replaced)
         if table == "outcomes":
+            if written < rows.num_rows:  # another process was faster; its scores may differ in the last digit
+                rows = read_where(self.connection, table, one_of("evaluation", texts(pc.unique(rows["evaluation"]))))
             made, created = made_rows(table, rows), now()
             self._write_entries(table, made, [about_evaluation(key, created) for key in made])
         if n_files > _MOST_FILES:  # every write adds a file, and every read opens all of them
@@ -506,8 +508,7 @@ class EmbeddingStore:
         made, unlisted = made_rows(table, written), check(self.connection, table)
         self.write_rows(table, written, replace="derived" if unlisted.intersection(made) else None)
         self._write_entries(table, made, entries)
-        if (known := self.connection.checked.get(table)) is not None:
-            self.connection.checked[table] = known._replace(unlisted=known.unlisted.difference(made))
+        self.connection.listed.update(made)
 
     def _write_entries(self, table: str, made: Mapping[str, Made], entries: Iterable[LedgerEntry]) -> None:
         listed = [entry_of(table, entry, made.get(entry.key, Made(0, 0))) for entry in entries]
@@ -544,11 +545,11 @@ class EmbeddingStore:
         in the newest result, whatever rows are requested; but if ``equals`` names states by their fingerprints, these
         are used. ``dropped``: a name without a stored corpus means the state that was dropped last.
         """
-        table, rows = TABLE_OF[row_type], self.all(row_type, **equals)
+        table = TABLE_OF[row_type]
         if table == "watched":
-            return newest_rows(rows, table)
-        results, states = self._results(equals, dropped=dropped)
-        shown = current_results(results, states)
+            return newest_rows(self.all(row_type, **equals), table)
+        results, states = self._results(equals, dropped=dropped)  # first: rows that are added meanwhile replace none
+        shown, rows = current_results(results, states), self.all(row_type, **equals)
         if row_type is not Result:
             return current_rows(table, rows, shown, states)
         keys = {row.result for row in shown}
@@ -646,7 +647,7 @@ class EmbeddingStore:
         from capim.store.sql import select
 
         for name in DERIVED_ROWS:
-            if name in statement:
+            if name in statement.lower():
                 try:
                     check(self.connection, name)
                 except WorkError as fault:

@@ -69,7 +69,7 @@ def resolved_address(given: str, folder: Path = Path()) -> str:
         folder: Base of relative paths.
 
     Raises:
-        ValueError: If it is empty, or a URI without its bucket or of an unknown scheme; says what is expected.
+        ValueError: If it is empty, or a URI without its bucket or of an unknown scheme; says what it should be.
 
     Examples:
         >>> resolved_address("s3://bucket/team"), resolved_address("file:///data/x"), resolved_address("workspace")
@@ -100,11 +100,13 @@ def file_system(address: str, endpoint: str = "") -> tuple[pyarrow.fs.FileSystem
     """
     if "://" not in address:
         return pyarrow.fs.LocalFileSystem(), address
-    options = {"allow_delayed_open": "true"} if address.startswith("s3://") else {}  # a small file is one request
+    if not address.startswith("s3://"):
+        return pyarrow.fs.FileSystem.from_uri(address)
+    options = {"allow_delayed_open": "true"}  # a small file is one request
     if endpoint:
         server = urlsplit(endpoint)  # without a user, or the user's name would be taken for the host
         options |= {"scheme": server.scheme, "endpoint_override": server.netloc.rpartition("@")[2]}
-    return pyarrow.fs.FileSystem.from_uri(f"{address}?{urlencode(options)}" if options else address)
+    return pyarrow.fs.FileSystem.from_uri(f"{address}?{urlencode(options)}")
 
 
 def sync(folder: Path) -> None:

@@ -47,15 +47,15 @@ class Form(NamedTuple):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Every role; those that need a column first."""
+        """Return every role; those that need a column first."""
         return (*self.needs, *self.may)
 
     def names(self, role: str) -> Sequence[str]:
-        """The usual names of a role's column."""
+        """Return the usual names of a role's column."""
         return self.called.get(role) or NAMES.get(role, (role,))
 
     def find(self, role: str, available: Iterable[str]) -> str | None:
-        """The column with the first usual name of a role; None if there is none."""
+        """Return the column with the first usual name of a role; None if there is none."""
         return usual_column(self.names(role), available)
 
     def fits(self, available: Collection[str]) -> bool:
@@ -74,7 +74,7 @@ class Form(NamedTuple):
         waived: Collection[str] = (),
         faults: Iterable[str] = (),
     ) -> dict[str, tuple[str, ...]]:
-        """Role -> its columns, for the roles that have one.
+        """Return role -> its columns, for the roles that have one.
 
         Args:
             available: Columns of the table.
@@ -87,7 +87,7 @@ class Form(NamedTuple):
             faults: What else is wrong with the columns.
 
         Raises:
-            RequestError: A role or a column is unknown, or a role that needs a column has none; names the option.
+            RequestError: If a role or a column is unknown, or a role that needs a column has none; names the option.
         """
         named = {role: (each,) if isinstance(each, str) else tuple(each) for role, each in given.items()}
         taken = {name for names in named.values() for name in names}
@@ -125,14 +125,14 @@ class Form(NamedTuple):
         return found
 
     def _column(self, role: str, available: Sequence[str], first: Mapping[str, Any]) -> str | None:
-        """The column of a role by its name; if it holds numbers of images, one of files with a usual name instead."""
+        """Return the column of a role by its name; if it has numbers of images, one with a usual name and files."""
         name = self.find(role, available)
         if name is None or VALUES.get(role) != "image" or not is_number(str(first.get(name))):
             return name
         return self.find(role, [each for each in available if looks("image", first.get(each))]) or name
 
     def _advice(self, role: str, cells: Mapping[str, object], table: str) -> str:
-        """The option that names the column of a role, with the only one of some columns that may be meant."""
+        """Return the option that names the column of a role, with the column that may be meant if only one may."""
         addresses = [name for name, cell in cells.items() if VALUES.get(role) == "image" and _ADDRESS.match(str(cell))]
         if addresses:
             return f"{option(role, table=table)}; {addresses[0]!r} holds addresses: download the images first"
@@ -193,7 +193,7 @@ def given_columns(words: Iterable[str]) -> dict[str, str | list[str]]:
     """Parse ``--columns role=name,…``; a repeated role has several columns.
 
     Raises:
-        RequestError: A word is no role and name.
+        RequestError: If a word is not a role and a name.
 
     Examples:
         >>> given_columns(["image=file", "caption=de", "caption=en"])
@@ -210,7 +210,7 @@ def given_columns(words: Iterable[str]) -> dict[str, str | list[str]]:
 
 
 def usual_column(names: Iterable[str], available: Iterable[str]) -> str | None:
-    """The column with the first of some names, however it is capitalised or hyphenated; None if there is none."""
+    """Return the column with the first of some names, whatever its case and punctuation; None if there is none."""
     available = [*available]
     by_fold = {fold(name): name for name in reversed(available)}
     found = (name if name in available else by_fold.get(fold(name)) for name in names)
@@ -219,7 +219,7 @@ def usual_column(names: Iterable[str], available: Iterable[str]) -> str | None:
 
 @cache
 def fold(name: str) -> str:
-    """The letters and digits of a name, in lower case."""
+    """Return the letters and digits of a name, in lower case."""
     return "".join(c for c in name.casefold() if c.isalnum())
 
 
@@ -233,7 +233,7 @@ def refuse_lower_better(where: object, *names: str) -> None:
 
 
 def words_of(name: str) -> set[str]:
-    """The words of a name, in lower case: ``img_emb_0.npy`` and ``ImgEmb`` have ``img`` and ``emb``."""
+    """Return the words of a name, in lower case: ``img_emb_0.npy`` and ``ImgEmb`` have ``img`` and ``emb``."""
     return {*re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())}
 
 
@@ -245,10 +245,10 @@ def looks(value: str, cell: object) -> bool:
 
 
 def renamed(names: Iterable[str], given: Columns, form: Form, where: object) -> dict[str, str]:
-    """Column -> the role that the user names it for, else its own name; without columns that such roles replace.
+    """Return the role that the user names each column for, else its own name; without columns that such roles replace.
 
     Raises:
-        RequestError: A role or a column is unknown.
+        RequestError: If a role or a column is unknown.
     """
     available = [*names]
     for_role = {role: each if isinstance(each, str) else each[0] for role, each in given.items()}

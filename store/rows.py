@@ -92,9 +92,10 @@ def check(connection: Connection, name: str) -> frozenset[str]:
         tables = {each: connection.find(each) for each in (name, "derived")}
         versions = {each: 0 if table is None else table.version for each, table in tables.items()}
         if known is None or known.versions != versions:
+            connection.kept.expire(*tables)  # cached rows may be older than these versions
             known = Checked(versions, looked, _compared(connection, name, {})[1])
         connection.checked[name] = known = known._replace(looked=looked)
-    return known.unlisted
+    return known.unlisted - connection.listed
 
 
 def _listed_outcomes(connection: Connection, equals: Equals) -> pa.Table:

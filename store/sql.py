@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from capim.store.embedding_store import EmbeddingStore
 
-_HEAVY = frozenset({"vector", "vectors", "thumbnail"})
+_HEAVY = frozenset({"vector", "vectors", "thumbnail"})  # except `vectors` of `sets`, which is a word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,16 +308,21 @@ def _words(statement: str) -> set[str]:
 
 
 def _selects_all(statement: str) -> bool:
-    """True if the statement returns columns that it does not name: ``SELECT *``, ``e.*``, only ``FROM t``.
+    """True if the statement needs columns that it does not name: ``SELECT *``, ``COLUMNS('ci_.*')``, ``NATURAL JOIN``.
 
     Examples:
         >>> _selects_all("SELECT encoder, * FROM results"), _selects_all("DESCRIBE results")
         (True, True)
-        >>> _selects_all("SELECT count(*), 2 * rank_best FROM outcomes")
+        >>> _selects_all("SELECT DISTINCT ON (encoder) * FROM results")
+        True
+        >>> _selects_all("SELECT COLUMNS('value.*') FROM results"), _selects_all("FROM results")
+        (True, True)
+        >>> _selects_all("SELECT count(*), sum(a) * 2, 2 * rank_best FROM outcomes")
         False
     """
     lower = statement.lower()
-    return "select" not in lower or re.search(r"(\bselect|\bdistinct|,|\.|\bcolumns\s*\()\s*\*", lower) is not None
+    star = r"(\bselect|\bdistinct|,|\.)\s*\*|\)\s*\*\s*(,|from\b|exclude\b|replace\b)"
+    return "select" not in lower or re.search(rf"{star}|\bcolumns\s*\(|\b(natural|pivot)\s", lower) is not None
 
 
 def _chosen(name: str, words: set[str], *, everything: bool) -> pa.Schema:
@@ -327,7 +332,8 @@ def _chosen(name: str, words: set[str], *, everything: bool) -> pa.Schema:
     everything = everything or any(
         "*" in VIEWS[view] and name in _words(VIEWS[view]) for view in VIEWS if view in words
     )
-    columns = [column for column in schema.names if column in words or (everything and column not in _HEAVY)]
+    heavy = {name for name in _HEAVY.intersection(schema.names) if schema.field(name).type != pa.string()}
+    columns = [column for column in schema.names if column in words or (everything and column not in heavy)]
     fields = [schema.field(column) for column in columns or schema.names[:1]]
     return pa.schema([field.remove_metadata().with_nullable(True) for field in fields])
 
@@ -370,8 +376,9 @@ def batches_of(
             for batch in part.append_column("ord", ords).combine_chunks().to_batches(max_chunksize=65_536):
                 yield _completed(batch, chosen, constants)
     else:
-        table = connection.find(name)
+        # the evaluations first: their outcomes were written before them
         wanted = one_of("evaluation", [row.evaluation for row in store.evaluated()]) if is_current else None
+        table = connection.find(name)
         if table is not None:
             for batch in table.scanner(columns=chosen.names, filter=wanted, scan_in_order=True).to_batches():
                 yield _completed(batch, chosen, {})

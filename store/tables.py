@@ -83,7 +83,7 @@ def is_image_name(name: str) -> bool:
 
 
 def plain_path(name: str) -> str:
-    """The path of an address, or a path, without blanks around it and with its signs decoded.
+    """Return the path of a URL, or a path, without blanks around it and with percent-encoded characters decoded.
 
     Examples:
         >>> plain_path("https://cdn.example/a/my%20dog.jpg?w=100"), plain_path("my%20dog.jpg ")
@@ -184,7 +184,7 @@ def read_text(file: Path) -> str:
 
 
 def read_json(file: Path) -> Any:
-    """Return the contents of a JSON file, of JSON lines a list; raise ``RequestError`` with the line of what is not."""
+    """Return the contents of a JSON file, of JSON lines a list; raise ``RequestError`` with the line of an error."""
     try:
         return json.loads(read_text(file))
     except json.JSONDecodeError as error:
@@ -310,7 +310,7 @@ _SKIPS: ContextVar[bool] = ContextVar("skips_bad_rows", default=False)
 
 @contextmanager
 def skipping_bad_rows(skips: bool) -> Iterator[None]:
-    """Within it, rows that cannot be read are left out of tables and counted, if ``skips``."""
+    """In this block, leave rows that cannot be read out of tables and count them, if ``skips``."""
     token = _SKIPS.set(skips)
     try:
         yield
@@ -332,17 +332,17 @@ class Faults:
     def add(self, fault: str) -> None:
         """Note a row."""
         self.n += 1
-        self.lines += [f"{self.file}: {fault}"] if self.n <= LISTED else []
+        self.lines += [fault] if self.n <= LISTED else []
 
     def raise_any(self) -> None:
         """Raise with the first rows, and the number of others; or tell of them, where they are left out."""
-        if self.n > LISTED:
-            self.lines.append(f"{self.file}: {self.n - LISTED} more rows cannot be read")
         if self.lines and _SKIPS.get():
             tell(f"warning: {self.file}: {self.n:,} rows cannot be read and are left out, first {self.lines[0]}")
         elif self.lines:
+            more = [f"{self.n - LISTED} more rows cannot be read"] if self.n > LISTED else []
+            *others, last = (f"{self.file}: {line}" for line in (*self.lines, *more))
             how = 'leave such rows out with missing = "skip" (check: --missing skip; import: --skip-bad-rows)'
-            raise RequestError([*self.lines[:-1], f"{self.lines[-1]}; {how}"])
+            raise RequestError([*others, f"{last}; {how}"])
 
 
 class _Form(NamedTuple):

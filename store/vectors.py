@@ -61,10 +61,10 @@ def rounding_text(rounding: float, storage: str) -> str:
 
     Examples:
         >>> rounding_text(2.1e-4, "float16"), rounding_text(0.0, "float16")
-        ('stored as float16: each vector rounded by at most 0.021 % of its length', '')
+        ('stored as float16: each vector rounded by at most 0.021% of its length', '')
     """
     percent = f"at most {100 * rounding:.2g}" if rounding >= 1e-5 else "less than 0.001"
-    return f"stored as {storage}: each vector rounded by {percent} % of its length" if rounding else ""
+    return f"stored as {storage}: each vector rounded by {percent}% of its length" if rounding else ""
 
 
 def offsets_of(counts: ArrayLike) -> NDArray[np.int64]:

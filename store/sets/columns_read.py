@@ -57,7 +57,7 @@ def tell(line: str) -> None:
 def telling(
     where: object, read: Names, available: Names, rows: Iterable[Row], ways: Row = _NONE, language: str = "en"
 ) -> Iterator[Row]:
-    r"""The rows of a table as they are; after the last one, its columns are reported to whoever collects it.
+    r"""Yield the rows of a table as they are; after the last one, report its columns to the collector.
 
     Args:
         where: The table, for messages.
@@ -92,7 +92,7 @@ def telling(
 
 
 def columns_of_match(by: str) -> set[str]:
-    """The columns by which rows were matched, as :class:`capim.store.sets.matching.Match` has it.
+    """Return the columns by which rows were matched, as :class:`capim.store.sets.matching.Match` has it.
 
     Examples:
         >>> sorted(columns_of_match("file (file names)") | columns_of_match("position, with which row agrees"))
@@ -125,7 +125,7 @@ def _kind(column: str, cells: list[str], rows: list[Row], read: Names, language:
 
 
 def _text(cell: object) -> str:
-    """A cell, or the first of a list, as text; empty for nothing and for objects."""
+    """Return a cell, or the first of a list, as text; empty for nothing and for objects."""
     one = cell[0] if isinstance(cell, list) and cell else cell
     text = str(one).strip() if isinstance(one, str | int | float) else ""
     return "" if text.casefold() == "nan" else text
@@ -138,7 +138,7 @@ def _alike(one: str, other: str) -> bool:
 
 
 def language_code(text: str) -> str | None:
-    """The code of a language by its code or English name; None where nothing is known by it."""
+    """Return the code of a language by its code or English name; None if it is unknown."""
     from langcodes import Language
 
     try:
@@ -149,6 +149,6 @@ def language_code(text: str) -> str | None:
 
 
 def _language(cell: str) -> str | None:
-    """The code of a language, if it has two letters and the cell may be a code or an English name."""
+    """Return the code of a language, if it has two letters and the cell may be a code or an English name."""
     code = language_code(cell) if _CODE.fullmatch(cell) or _NAME.fullmatch(cell) else None
     return code if code and len(code.partition("-")[0]) == 2 else None

@@ -121,8 +121,8 @@ def open_embedding_file(
             meant.
 
     Raises:
-        RequestError: There is no such file, it does not have the format of its suffix, or it holds no matrix; reading
-            its parts raises it too.
+        RequestError: If there is no such file, if it does not have the format of its suffix, or if it holds no matrix;
+            reading its parts raises it too.
     """
     name = ""
     if not path.exists() and ":" in path.name and path.with_name(path.name.rpartition(":")[0]).exists():
@@ -189,7 +189,7 @@ def _refuse_faults(path: Path, contents: EmbeddingFile, ids: Mapping[str, Sequen
 
 
 def _of_named(arrays: Mapping[str, NDArray[Any]], name: str) -> EmbeddingFile:
-    """The vectors of an array; of three dimensions, those of each item: ``(n, 1, dim)`` is one vector per item."""
+    """Return the vectors of an array; of three dimensions, those of each item: ``(n, 1, dim)`` is one per item."""
     values = arrays[name]
     others: dict[str, Any] = {
         column: arrays[column].astype(kind) for column, kind in COLUMN_TYPES.items() if column in arrays
@@ -208,12 +208,12 @@ def _of_named(arrays: Mapping[str, NDArray[Any]], name: str) -> EmbeddingFile:
 def _without_padding(
     path: Path, file: EmbeddingFile, offsets: NDArray[np.int64], mask: NDArray[Any] | None
 ) -> EmbeddingFile:
-    """The vectors that are not padding, by the mask of the file; without one, zero vectors at the end of an item are.
+    """Return the vectors without padding: without what the mask leaves out, or the zeros at the end of an item.
 
-    An item of nothing but zeros stays, and is a fault of its own.
+    An item of nothing but zeros stays, and is an error of its own.
 
     Raises:
-        ValueError: The mask has not one entry for each vector.
+        ValueError: If the mask has not one entry for each vector.
     """
     owners = np.repeat(np.arange(len(file)), np.diff(offsets))
     if mask is not None and mask.size != len(file.values):
@@ -233,7 +233,7 @@ def _without_padding(
 
 
 def _roles(names: Sequence[str], named: Sequence[tuple[str, str]], path: Path) -> dict[str, str]:
-    """Column or array -> the role that the user names it for, else its own name."""
+    """Return column or array -> the role that the user names it for, else its own name."""
     return renamed(names, {role: column for role, column in named if column in names}, FORMS["vectors"], path)
 
 
@@ -250,22 +250,22 @@ def _open_parquet(path: Path, name: str, modality: Modality | None, named: Seque
         raise ValueError(WHOLE.format(next(iter(nested))))
     if not (name or vectors):
         raise ValueError(f"expected a column named 'embedding', got {', '.join(schema.names)}")
-    names = [name or chosen_array(vectors, modality)]
+    array = name or chosen_array(vectors, modality)
     listed = [each.name for each in schema if any(is_kind(each.type) for is_kind in _OF_IDS)]
-    cells = pq.read_table(path, columns=[each for each in listed if each not in COLUMN_TYPES])
+    cells = pq.read_table(path, columns=[each for each in listed if role_of.get(each) not in COLUMN_TYPES])
     columns = {
         role_of[each]: cells[each].to_pylist()
         for each in cells.column_names
         if each in role_of and side_of(each) in (None, modality)
     }
-    wanted = [names[0], *(each for each in COLUMN_TYPES if each in schema.names)]
+    others = {role: column for column, role in role_of.items() if role in ("norm", "n_tokens", "truncated")}
 
     def read(n_items: int) -> Iterator[EmbeddingFile]:
         widths = set[int]()
         with reading(path), pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
             # pre-buffered, all that was read stays in memory until the end
-            for batch in file.iter_batches(n_items, columns=wanted):
-                part = _of_batch(batch, names[0])
+            for batch in file.iter_batches(n_items, columns=[array, *others.values()]):
+                part = _of_batch(batch, array, others)
                 _refuse_faults(path, part)
                 widths.add(part.values.shape[1])
                 if len(widths) > 1:
@@ -274,11 +274,17 @@ def _open_parquet(path: Path, name: str, modality: Modality | None, named: Seque
 
     first = next(read(_GLANCE), EmbeddingFile(values=np.empty((0, 0), np.float32)))
     return EmbeddingParts(
-        n=n, columns=columns, first=first, read=read, array=names[0], names=[*role_of.values()], available=schema.names
+        n=n,
+        columns=columns,
+        first=first,
+        read=read,
+        array=role_of.get(array, array),
+        names=[*role_of.values()],
+        available=schema.names,
     )
 
 
-def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:
+def _of_batch(batch: pa.RecordBatch, name: str, others: Mapping[str, str]) -> EmbeddingFile:
     vectors = cast(pa.ListArray, batch.column(name))
     offsets = None
     if pa.types.is_nested(vectors.flatten().type):
@@ -287,13 +293,12 @@ def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:
     widths = np.unique(vectors.value_lengths().to_numpy(zero_copy_only=False))
     if len(widths) != 1:
         raise ValueError(f"vectors have different lengths: {', '.join(map(str, widths[:5].tolist()))}")
-    others: dict[str, Any] = {
-        column: batch.column(column).to_numpy(zero_copy_only=False).astype(kind)
-        for column, kind in COLUMN_TYPES.items()
-        if column in batch.schema.names and column not in ("offsets", "lengths")
+    columns: dict[str, Any] = {
+        role: batch.column(column).to_numpy(zero_copy_only=False).astype(COLUMN_TYPES[role])
+        for role, column in others.items()
     }
     values = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, int(widths[0]))
-    return EmbeddingFile(values=values, offsets=offsets, columns=others)
+    return EmbeddingFile(values=values, offsets=offsets, columns=columns)
 
 
 # --- Files of embeddings as blocks for the store: in the order of the file, with unit norm.
@@ -302,7 +307,7 @@ def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:
 def blocks_of(
     file: EmbeddingParts, positions: NDArray[np.integer], spec: EncoderSpec
 ) -> Iterator[tuple[Block, NDArray[np.floating]]]:
-    """Blocks of the items in the order of the file, each with its unit vectors in the precision of the file."""
+    """Yield blocks of the items in the order of the file, each with its unit vectors in the precision of the file."""
     start = 0
     for part in file.read(ROWS_AT_ONCE[spec.vectors]):
         ords = positions[start : start + len(part)].astype(np.int32)
@@ -333,7 +338,7 @@ def _norms_and_scale(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray
 
 
 def _embeddings(part: EmbeddingFile) -> tuple[Embeddings, NDArray[np.floating]]:
-    """The items as unit vectors; vectors of unit norm stay as they are, to the last bit."""
+    """Return the items as unit vectors; vectors of unit norm stay as they are, to the last bit."""
     n, values = len(part), np.asarray(part.values)
     counts = np.ones(n, np.int64) if part.offsets is None else np.diff(part.offsets)
     norms, scale = _norms_and_scale(values)
@@ -355,17 +360,17 @@ def _embeddings(part: EmbeddingFile) -> tuple[Embeddings, NDArray[np.floating]]:
 
 
 def export_embeddings(store: EmbeddingStore, path: Path, *, encoder: str, corpus: str, modality: Modality) -> int:
-    """Writes a sealed set as it is stored (float16 or float32, unit norm), in the format of the file's suffix.
+    """Write a sealed set as it is stored (float16 or float32, unit norm), in the format of the file's suffix.
 
-    Formats as in ``store.sets.embedding_files``; importing the file gives the same set, bit for bit. Parquet is
-    written in bounded memory, the other formats hold the set in memory.
+    Formats as in ``store.sets.embedding_files``; importing the file gives the same set, bit for bit, except that
+    ``.npy`` and ``.csv`` hold only vectors and ids. Parquet is written in bounded memory, others hold the set in it.
 
     Returns:
-        Items written.
+        Number of written items.
 
     Raises:
-        RequestError: There is no such set, or the format cannot hold it.
-        WorkError: A row was changed on disk, or the file cannot be written; no file is left then.
+        RequestError: If there is no such set, or the format cannot hold it.
+        WorkError: If a row was changed on disk, or the file cannot be written; no file is left then.
     """
     key = store.key(encoder=encoder, corpus=corpus, modality=modality)
     ids, multi = store.item_index(key).ids, key.vectors == "multi"
@@ -406,7 +411,7 @@ def _write_parquet(path: Path, blocks: Iterator[StoredRows], ids: pa.Array, mult
 
 
 def _write_file(path: Path, values: NDArray[Any], columns: Mapping[str, NDArray[Any]], ids: list[str]) -> None:
-    """Writes a file in the format of its suffix, complete or not at all; but for Parquet."""
+    """Write a file in the format of its suffix, complete or not at all; :func:`_write_parquet` writes Parquet."""
     if path.suffix not in SUFFIXES:
         raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
     if "offsets" in columns and path.suffix in (".npy", ".csv"):

@@ -110,10 +110,6 @@ def imported_encoder(
     return spec
 
 
-def _label(spec: EncoderSpec) -> str:
-    return f"encoder {spec.name!r} (revision {spec.revision!r})"
-
-
 class _File(NamedTuple):
     """One file of an import; ``storage`` is the coarsest type that holds its unit vectors, float16 or float32."""
 
@@ -124,7 +120,7 @@ class _File(NamedTuple):
 
     @property
     def form(self) -> dict[str, Any]:
-        """The fields of a spec that the vectors determine."""
+        """Return the fields of a spec that the vectors determine."""
         return {"dim": self.contents.first.values.shape[1], "vectors": self.contents.first.vectors}
 
 
@@ -145,7 +141,8 @@ def _spec_of(store: EmbeddingStore, row: ImportRow, files: Sequence[_File], stor
     else:
         about: dict[str, Any] = {"namesakes": namesakes(store, row.encoder), "revision": row.revision}
         spec = imported_encoder(row.encoder, IMPORTED, **about, **files[0].form, storage=storage or finest)
-    label, other, faults = _label(spec), "give another --encoder or --revision", list[str]()
+    label, faults = f"encoder {spec.name!r} (revision {spec.revision!r})", list[str]()
+    other = "give another --encoder or --revision"
     for file in files:
         if file.form != {"dim": spec.dim, "vectors": spec.vectors}:
             has, expected = _form_text(**file.form), _form_text(spec.dim, spec.vectors)
@@ -291,8 +288,8 @@ def _plan(
             checksums[block.ords] = block_checksums(spec, block)
             n_vectors += len(unit)
         if file.path.suffix in TABLES:
-            keys = columns_of_match(matched.by)
-            own = [name for name in contents.names if name == contents.array or plain_name(name) in keys]
+            keys = {contents.array, *columns_of_match(matched.by), *contents.first.columns}
+            own = [name for name in contents.names if name in keys or plain_name(name) in keys]
             deque(telling(f"{file.path} (vectors of {spec.dim} numbers)", own, contents.names, ()), 0)
     except RequestError as fault:
         unnamed = (line.removeprefix(f"{file.path}: ") for line in fault.faults)
@@ -354,10 +351,10 @@ def _sides_of_file(
 
 
 def match_items(contents: EmbeddingParts, items: Items, corpus: str, *, by_position: bool = False) -> Match:
-    """The item of every row of a file of vectors; every item has to have one.
+    """Return the item of every row of a file of vectors; every item has to have one.
 
     Raises:
-        RequestError: One has none, and as :func:`capim.store.sets.matching.match`.
+        RequestError: If an item has no row, and as :func:`capim.store.sets.matching.match`.
     """
     found = match(contents.columns, contents.n, items, by_position=by_position, repeats=True)
     found = _without_repeats(contents, found, items)
@@ -439,7 +436,7 @@ def matched_text(matched: Iterable[str]) -> str:
 
 
 def matched_by(store: EmbeddingStore) -> Callable[[Result], str | None]:
-    """A function that says of a row of results how its vectors or outcomes were matched; None: they are capim's own."""
+    """Return a function of a result: how its vectors or outcomes were matched; None if they are capim's own."""
     of: dict[Any, list[str]] = {}
     for row in store.all(Import):
         is_set = row.what in MODALITIES

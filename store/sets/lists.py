@@ -28,7 +28,7 @@ _MOST_FAULTS = 5  # that are named
 
 
 class Cell(NamedTuple):
-    """A number that a file has for a query and an item; ``is_rank``: it is a rank, and ``rank`` one beside a score."""
+    """A number that a file has for a query and an item, or a rank (``is_rank``); ``rank``: the rank next to a score."""
 
     where: str
     query: str
@@ -39,10 +39,10 @@ class Cell(NamedTuple):
 
 
 def read_lists(path: Path, form: Form, columns: Columns = NO_COLUMNS) -> dict[str, dict[str, float]]:
-    """Query -> item -> number; of ranks the number is negative, so that more is better.
+    """Return query -> item -> number; ranks are negated, so that more is better.
 
     Raises:
-        RequestError: There is no such file, or a line has another form; the first lines at fault are named.
+        RequestError: If there is no such file, or if lines have another form; names the first of them.
     """
     found: dict[str, dict[str, float]] = {}
     bad, twice, steps, last = Faults(path), list[str](), list[float](), ("", 0.0, 0.0)
@@ -73,13 +73,15 @@ def cells_of(path: Path, form: Form, columns: Columns = NO_COLUMNS) -> Iterator[
     """Yield the cells of a run, of qrels or of judgements, in the order of the file.
 
     Raises:
-        RequestError: A line has another form, or a column is missing.
+        RequestError: If a line has another form, or if a column is missing.
     """
     content = read_json(path) if suffix_of(path) == ".json" else None
     if isinstance(content, dict):
         yield from _listed("", _object_of(path, content), form)
     elif _is_table(path, form, columns):
         rows = read_row_file(path) if suffix_of(path) in NAMED else [*open_table(path, headless=False).rows]
+        if not rows:
+            raise RequestError(f"{path}: it has no rows")
         yield from _of_rows(path, rows, form, columns)
     else:
         yield from _of_lines(path, form)
@@ -97,13 +99,13 @@ def _is_table(path: Path, form: Form, columns: Columns) -> bool:
 
 
 def first_line(path: Path) -> str:
-    """The first line of a text that is not blank."""
+    """Return the first line of a text that is not blank."""
     with opened_text(path) as lines:
         return next((line for line in lines if line.strip()), "")
 
 
 def form_of_line(words: Sequence[str], name: str) -> Form | None:
-    """The form of a text without a header, by the words of its first line and the name of its file; None for others."""
+    """Return the form of a text without a header, by the words of its first line and its file name; None for others."""
     if len(words) == 6 and is_number(words[4]):
         return RUN
     if len(words) in (3, 4) and is_number(words[-1]):
@@ -169,7 +171,7 @@ def _of_rows(path: Path, rows: Sequence[Mapping[str, Any]], form: Form, columns:
 
 
 def _listed(where: str, lists: Mapping[str, Any], form: Form) -> Iterator[Cell]:
-    """The cells of query -> item -> number, or -> items in their order, which are all relevant in qrels."""
+    """Yield the cells of query -> item -> number, or of query -> items in order, which are all relevant in qrels."""
     for query, items in lists.items():
         place = where or f"query {query!r}"
         if isinstance(items, Mapping):
@@ -180,7 +182,7 @@ def _listed(where: str, lists: Mapping[str, Any], form: Form) -> Iterator[Cell]:
 
 
 def _object_of(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Query -> item -> number, or query -> items, at whatever depth; several such objects (subsets) are one."""
+    """Return query -> item -> number, or query -> items, at whatever depth, joined if there are several (subsets)."""
     lists = list(json_lists(content))
     queries = list(chain.from_iterable(lists))
     if not lists or len({*queries}) < len(queries):
@@ -224,7 +226,7 @@ def list_columns(row: object) -> tuple[str, str] | None:
 
 
 def finite(cell: object) -> float | None:
-    """A cell as a finite number; None if it is none."""
+    """Return a cell as a finite number; None if it is none."""
     try:
         value = float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError):

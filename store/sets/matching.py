@@ -69,7 +69,7 @@ class Items:
 
     @classmethod
     def of_corpus(cls, corpus: Corpus, modality: Modality) -> Items:
-        """All images or captions of a corpus, also by their file names or texts."""
+        """Return all images or captions of a corpus, also by their file names or texts."""
         table = corpus.items(modality)
         of: Kind = "images" if modality == "image" else "captions"
         linked = partial(names_of, corpus, modality)
@@ -114,7 +114,7 @@ class _Key(NamedTuple):
 def names_of(
     corpus: Corpus, modality: Modality, rows: NDArray[np.int32] | None = None
 ) -> dict[str, dict[str, list[int]]]:
-    """Other ways to name some images or captions (all unless given) -> name -> positions among them."""
+    """Return other names of some images or captions (default: all): kind of name -> name -> positions among them."""
     if modality == "image":
         keys = texts(corpus.images["key"] if rows is None else corpus.images["key"].take(rows))
         parts = [{key, name := posixpath.basename(key), posixpath.splitext(name)[0]} if key else set() for key in keys]
@@ -125,18 +125,18 @@ def names_of(
 
 
 def left_out_of(corpus: Corpus, modality: Modality) -> frozenset[str]:
-    """The ids of the images or captions that were left out when the corpus was read."""
+    """Return the ids of the images or captions that were left out when the corpus was read."""
     rows = zip(texts(corpus.skipped["item_id"]), corpus.skipped["modality"].to_pylist(), strict=True)
     return frozenset(item for item, of in rows if of == modality)
 
 
 def by_id(ids: Iterable[str | None]) -> dict[str, list[int]]:
-    """Id -> positions."""
+    """Return id -> its positions."""
     return _several([] if one is None else [one] for one in ids)
 
 
 def plain_text(text: object) -> str:
-    """A text with single spaces and none at its ends: publications of one data set differ in them."""
+    """Return a text with single spaces and none at its ends: publications of one data set differ in them."""
     return " ".join(str(text).split())
 
 
@@ -158,13 +158,13 @@ def known_ids(cells: Iterable[object], named: Mapping[str, Sequence[int]]) -> li
 
 
 def whole_number(text: str) -> str:
-    """A whole number without zeros that mean nothing; any other text as it is."""
+    """Return a whole number without leading zeros and zeros after a point; any other text as it is."""
     whole = _WHOLE.fullmatch(text)
     return whole[1] if whole else text
 
 
 def plain_name(column: str) -> str:
-    """A column of usual name however it is written (``Image-ID``); any other as it is.
+    """Return a usual name of a column for any spelling of it (``Image-ID``); any other name as it is.
 
     Examples:
         >>> plain_name("Image-ID"), plain_name("My Column")
@@ -175,7 +175,7 @@ def plain_name(column: str) -> str:
 
 
 def key_columns(names: Iterable[str], of: str) -> list[str]:
-    """Those of some columns that usually hold ids: those of this kind first, of another kind and of rows last."""
+    """Return the columns that usually hold ids: those of this kind first, of another kind and of rows last."""
     others = (kind for kind in ("captions", "images", "rows") if kind != of)
     ordered = [*QUERY, *KEYS.get(of, ()), *KEYS["any"], *(name for kind in others for name in KEYS[kind])]
     present = {*names}
@@ -191,26 +191,26 @@ def match(
     rows: Sequence[str] | None = None,
     repeats: bool = False,
 ) -> Match:
-    """The item of every row; see the module.
+    """Return the item of every row; see the module.
 
     Args:
         columns: Name -> one cell for each row, None for nothing. Only columns that may hold ids.
         n_rows: Number of rows.
-        items: The items they can match. Several rows for one item are an error.
-        by_position: The user says that rows follow the corpus; columns are ignored.
+        items: The items they can match.
+        by_position: True if the user says that rows follow the corpus; columns are then ignored.
         rows: Names of the rows, for messages; their numbers from 1 unless given.
-        repeats: Several rows may be about one item.
+        repeats: True if several rows may be about one item; otherwise they are an error.
 
     Raises:
-        RequestError: Cells are unknown or repeated, columns contradict each other or have one usual name, or rows
-            without ids are too many or too few; all faults together.
+        RequestError: If cells are unknown or repeated, columns contradict each other or have one usual name, or rows
+            without ids are too many or too few; all errors together.
     """
     places = rows or [str(number) for number in range(1, n_rows + 1)]
     plain = {plain_name(name): cells for name, cells in columns.items()}
     if len(plain) < len(columns) and not by_position:
         alike = sorted(name for name, n in Counter(map(plain_name, columns)).items() if n > 1)
         same = [f"`{name}`" for name in columns if plain_name(name) in alike]
-        raise RequestError(f"columns {' and '.join(same)} have one meaning: leave out, or rename, all but one")
+        raise RequestError(f"columns {' and '.join(same)} mean the same: leave out or rename all but one")
     if not by_position and (found := _all_ids(plain, items)) is not None:
         return found
     key = None if by_position else key_of(plain, items)
@@ -253,7 +253,7 @@ def _several(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
 
 
 def _all_ids(columns: Mapping[str, Sequence[object]], items: Items) -> Match | None:
-    """The match where the only usual column holds the ids of all items, each once: compared as one, for millions."""
+    """Return the match if the only usual column has the ids of all items, each once: compared at once, for millions."""
     usual = key_columns(columns, items.of)
     if len(usual) != 1 or usual[0] not in {*QUERY, *KEYS.get(items.of, ()), *KEYS["any"]}:
         return None
@@ -298,7 +298,7 @@ def _best(column: str, cells: Sequence[object], items: Items) -> _Key:
 
 
 def _plain(kind: str, cells: Sequence[object], named: Collection[str]) -> Sequence[object]:
-    """Texts with single spaces, paths of another machine without their folders, anything else as it is."""
+    """Return texts with single spaces, paths of another machine without their folders, anything else as it is."""
     if kind == "texts":
         return [None if cell is None else plain_text(cell) for cell in cells]
     if kind == "file names":
@@ -307,14 +307,14 @@ def _plain(kind: str, cells: Sequence[object], named: Collection[str]) -> Sequen
 
 
 def _file_name(path: str, named: Collection[str]) -> str:
-    """The first of a path, its last part, and this without its suffix that is a name; else the last part."""
+    """Return the first of a path, its last part, and this without its suffix that is a name; else the last part."""
     names = [re.split(r"[/\\]", each)[-1] for each in (path, plain_path(path))]
     ways = (path, *names, *(re.sub(r"\.[A-Za-z]\w*$", "", name) for name in names))
     return next((each for each in ways if each in named), names[0])
 
 
 def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items, *, said: bool) -> Match:
-    """Rows without an id: one for each item, in the order of the corpus."""
+    """Return the match of rows without an id: one for each item, in the order of the corpus."""
     usual = key_columns(columns, items.of)
     first = next(((cell, name) for name in usual for cell in columns[name] if cell is not None), None)
     numbered = [name for name in columns if name not in USUAL and _are_numbers(columns[name])]
@@ -345,7 +345,7 @@ def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items
         raise RequestError(faults)
     none = "no column of ids" if first is None else f"`{first[1]}` holds no ids of the {items.kind}, first {first[0]!r}"
     return Match(
-        np.arange(n_rows), POSITION, f"{n_rows:,} rows taken in the corpus' order; {'as you say' if said else none}"
+        np.arange(n_rows), POSITION, f"{n_rows:,} rows taken in the corpus' order; {'as requested' if said else none}"
     )
 
 
@@ -374,7 +374,7 @@ def _id_faults(
         what = f"the {len(items.ids)} {items.kind}" if key.of == items.of else f"the {key.of} of the {items.kind}"
         known = items.ids[0] if key.of == items.of else next(iter(items.ways[key.of]))
         faults.append(
-            f"`{name}`: {len(unknown)} of {n} ids are none of {what}, first {cells[unknown[0]]!r} in row "
+            f"`{name}`: {len(unknown)} of {n} ids are not among {what}, first {cells[unknown[0]]!r} in row "
             f"{rows[unknown[0]]}; ids look like {known!r}"
             + ("" if name in QUERY else ". Leave the column out if it does not hold ids")
             + ("; --skip-bad-rows leaves these rows out" if len(unknown) < n else "")
@@ -389,7 +389,7 @@ def _id_faults(
 
 
 def _contradictions(columns: Mapping[str, Sequence[object]], key: _Key, items: Items) -> list[str]:
-    """Another column of ids of the same items that names other ones: nobody knows which is right."""
+    """Return errors for columns that name other items than the key does: nobody knows which are right."""
     if key.of != items.of:
         return []
     faults = []

@@ -65,10 +65,10 @@ class ItemIndex:
         return cls(corpus=corpus.name, modality=modality, **arrays)
 
     def subset(self, language: str | None, translator: str | None) -> NDArray[np.int32]:
-        """Positions of the captions in one language and by one translator, ascending; None means any.
+        """Return the positions of the captions in one language and by one translator, ascending; None means any.
 
         Raises:
-            RequestError: There are none.
+            RequestError: If there are none.
         """
         if language is None and translator is None:
             return np.arange(len(self), dtype=np.int32)
@@ -90,18 +90,18 @@ class ItemIndex:
 
 
 def vector_column(vectors: VectorKind) -> str:
-    """The name of the column that holds the embeddings of a single-vector or a multi-vector set."""
+    """Return the name of the column that holds the embeddings of a single-vector or a multi-vector set."""
     return "vector" if vectors == "single" else "vectors"
 
 
 def vector_type(schema: pa.Schema) -> pa.FixedSizeListType:
-    """The Arrow type of one vector of an embedding set."""
+    """Return the Arrow type of one vector of an embedding set."""
     kind = schema.field("vector").type if "vector" in schema.names else schema.field("vectors").type.value_type
     return cast(pa.FixedSizeListType, kind)
 
 
 def set_schema(key: SetKey, spec: EncoderSpec) -> pa.Schema:
-    """The columns of an embedding set; the metadata hold the format, the key and the encoder spec."""
+    """Return the columns of an embedding set; the metadata hold the format, the key and the encoder spec."""
     multi = spec.vectors == "multi"
     vector = pa.list_(pa.float16() if spec.storage == "float16" else pa.float32(), spec.dim)
     columns: dict[str, pa.DataType] = {
@@ -131,7 +131,7 @@ def row_seeds(
     truncated: NDArray[np.bool_],
     layouts: pa.Array | None = None,
 ) -> NDArray[np.uint32]:
-    """The start value of the CRC of every row; all arguments have shape ``(n,)``. Empty layouts change nothing.
+    """Return the start value of every row's CRC; arguments have shape ``(n,)``. Empty layouts change nothing.
 
     Every step is invertible in its field, so a change of any one field changes the seed.
 
@@ -156,7 +156,7 @@ def row_seeds(
 def row_checksums(
     values: NDArray[np.floating], offsets: NDArray[np.int64], seeds: NDArray[np.uint32]
 ) -> NDArray[np.uint32]:
-    """CRC-32 of every row's stored components.
+    """Return the CRC-32 of every row's stored components.
 
     Args:
         values: All vectors as stored, C-contiguous, shape ``(sum of counts, dim)``.
@@ -184,7 +184,7 @@ def row_checksums(
 
 
 def digest(checksums: NDArray[np.uint32]) -> str:
-    """SHA-256, hexadecimal, of the checksums in corpus order (as little-endian uint32)."""
+    """Return the SHA-256, hexadecimal, of the checksums in corpus order (as little-endian uint32)."""
     return hashlib.sha256(checksums.astype("<u4").tobytes()).hexdigest()
 
 
@@ -221,13 +221,13 @@ class StoredRows:
 
 
 def columns_of(key: SetKey) -> list[str]:
-    """The columns that :func:`unpack` needs."""
+    """Return the columns that :func:`unpack` needs."""
     layout = ["layout"] if key.vectors == "multi" else []
     return ["ord", vector_column(key.vectors), "norm", "n_tokens", "truncated", "crc", *layout]
 
 
 def unpack(batch: pa.RecordBatch | pa.Table) -> StoredRows:
-    """Arrow rows as arrays; the vectors are not copied where Arrow holds them in one piece."""
+    """Return Arrow rows as arrays; the vectors are not copied where Arrow holds them in one piece."""
     if isinstance(batch, pa.Table):
         batch = batch.combine_chunks().to_batches()[0]
     ords = batch.column("ord").to_numpy()
@@ -250,7 +250,7 @@ def unpack(batch: pa.RecordBatch | pa.Table) -> StoredRows:
 
 
 def scan(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> Iterator[StoredRows]:
-    """All rows in the order of their commits, checked and in bounded memory."""
+    """Yield all rows in the order of their commits, checked and in bounded memory."""
     scanner = table.scanner(
         columns=columns_of(key),
         batch_size=ROWS_AT_ONCE[key.vectors],
@@ -262,7 +262,7 @@ def scan(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> Iterator[S
 
 
 def checked(batch: pa.RecordBatch | pa.Table, key: SetKey, items: ItemIndex) -> StoredRows:
-    """The rows of :func:`unpack`; raises :class:`WorkError` if a checksum is wrong, with the first items."""
+    """Return the rows of :func:`unpack`; raise :class:`WorkError` if a checksum is wrong, with the first items."""
     rows = unpack(batch)
     damaged = rows.ords[rows.damaged()]
     if len(damaged):

@@ -75,7 +75,7 @@ class Contents(NamedTuple):
 
 
 def seal(connection: Connection, key: SetKey, items: ItemIndex, existing: SealedSet | None) -> SealedSet:
-    """Checks a set, fixes its contents and registers it; ``existing`` is returned as it is unless its tag was lost."""
+    """Check a set, fix its contents and register it; return ``existing`` unchanged unless its tag was lost."""
     name = key.table
     if existing is None and connection.find(name) is None:
         raise RequestError(f"set {name!r} is not in the store {connection.uri}. Run `capim embed` first")
@@ -108,7 +108,7 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, existing: Sealed
 
 
 def storage_of(vector: pa.FixedSizeListType) -> str:
-    """The name of the type of a stored component."""
+    """Return the name of the type of a stored component."""
     return "float16" if vector.value_type == pa.float16() else "float32"
 
 
@@ -145,7 +145,7 @@ def _tag_of(contents: Contents) -> str:
 
 
 def examine(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> Contents:
-    """Reads every row; raises :class:`WorkError` if one was changed."""
+    """Read every row; raise :class:`WorkError` if one was changed."""
     name, n_vectors = key.table, 0
     rows_of, crc = np.zeros(len(items), dtype=np.int32), np.zeros(len(items), dtype=np.uint32)
     with storage_faults(f"reading set {name!r}"):
@@ -163,7 +163,7 @@ def examine(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> Content
 
 
 def _refuse_wrong_counts(name: str, items: ItemIndex, rows_of: NDArray[Any], missing: str) -> None:
-    """Raises :class:`WorkError` unless each item has one row; ``missing`` is the remedy if some have none."""
+    """Raise :class:`WorkError` unless each item has one row; ``missing`` is the remedy if some have none."""
     repeated = "Wait until that process has ended, then run `capim embed` again"
     for wrong, words, remedy in (
         (rows_of == 0, "have no row", missing),
@@ -175,7 +175,7 @@ def _refuse_wrong_counts(name: str, items: ItemIndex, rows_of: NDArray[Any], mis
 
 
 def table_of(connection: Connection, key: SetKey, tag: str | None = None) -> lance.LanceDataset:
-    """The table of a set at its latest version or at a tag; raises :class:`WorkError` if there is none."""
+    """Return the table of a set at its latest version or a tag; raise :class:`WorkError` if there is none."""
     table = connection.find(key.table, version=tag)
     if table is None:
         chosen = f"--encoder {key.encoder_fingerprint} --corpus {key.corpus_fingerprint} --modality {key.modality}"
@@ -240,7 +240,7 @@ class Vectors:
 
 
 def open_set(connection: Connection, key: SetKey, sealed: SealedSet | None) -> lance.LanceDataset:
-    """The table of a set at its sealed version, or at its latest if it is not sealed."""
+    """Return the table of a set at its sealed version, or at its latest if it is not sealed."""
     name = key.table
     table = table_of(connection, key, sealed.tag if sealed else None)
     if sealed is not None:
@@ -256,7 +256,7 @@ def open_set(connection: Connection, key: SetKey, sealed: SealedSet | None) -> l
 
 
 def read_matrix(connection: Connection, sealed: SealedSet, items: ItemIndex, wanted: NDArray[np.int32]) -> Vectors:
-    """The wanted items of a single-vector set, by their positions in the corpus, ascending, as one matrix."""
+    """Return the wanted items of a single-vector set, by their positions in the corpus, ascending, as one matrix."""
     n, table = len(wanted), open_set(connection, sealed.key, sealed)
     row_of = np.empty(len(items), dtype=np.int64)
     row_of[wanted] = np.arange(n)
@@ -322,7 +322,7 @@ class SetReader:
         return found if isinstance(rows, slice) else found[back]
 
     def blocks(self, ords: NDArray[np.int32], window: int) -> Iterator[StoredRows]:
-        """The rows of these items in the order given, in blocks of at most ``window`` rows."""
+        """Yield the rows of these items in the given order, in blocks of at most ``window`` rows."""
         for start in range(0, len(ords), window):
             block = ords[start : start + window]
             with storage_faults(f"reading set {self._key.table!r}"):
@@ -339,7 +339,7 @@ class SetReader:
 
 
 def _refuse_other(sealed: SealedSet, items: ItemIndex, present: NDArray[np.bool_], crc: NDArray[np.uint32]) -> None:
-    """Raises :class:`WorkError` unless all items have a row, and these together the digest of the seal."""
+    """Raise :class:`WorkError` unless all items have a row and the rows have the digest of the seal."""
     _refuse_wrong_counts(sealed.key.table, items, present.astype(int), _VERIFY)
     if digest(crc) != sealed.digest:
         raise WorkError(f"set {sealed.key.table!r}: its digest differs from the one it was sealed with", remedy=_VERIFY)

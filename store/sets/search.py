@@ -39,7 +39,7 @@ def search(
         k: How many; fewer if the corpus has fewer items.
 
     Raises:
-        RequestError: ``k`` is not positive.
+        RequestError: If ``k`` is not positive.
     """
     if k < 1:
         raise RequestError(f"k must be at least 1, got {k}")
@@ -56,7 +56,7 @@ def search(
 
 
 def _scores(query: NDArray[np.float32], items: Ragged, key: SetKey) -> NDArray[np.float32]:
-    """Scores of some items for one query, shape ``(n_items,)``."""
+    """Return the scores of some items for one query, shape ``(n_items,)``."""
     products = np.asarray(items.values @ query.T, dtype=np.float32)  # (vectors of all items, vectors of the query)
     if key.vectors == "single":
         return products[:, 0]
@@ -94,7 +94,7 @@ class Index(NamedTuple):
 
 @contextmanager
 def indexed(items: Ragged, kind: str, *, many: bool) -> Iterator[Index]:
-    """An index of LanceDB with its default settings, which reads ``NPROBES`` partitions and gives the ``TOP`` items.
+    """Yield an index of LanceDB with its default settings, with ``NPROBES`` partitions read and ``TOP`` items returned.
 
     It is removed when the block ends.
 
@@ -105,7 +105,7 @@ def indexed(items: Ragged, kind: str, *, many: bool) -> Iterator[Index]:
             vectors of one query at a time, and its distances are estimates.
 
     Raises:
-        RequestError: The kind is unknown or there are too few vectors to train it.
+        RequestError: If the kind is unknown, or if there are too few vectors to train it.
     """
     if kind not in KINDS:
         raise RequestError(unknown("index", kind, KINDS))

@@ -78,11 +78,11 @@ def side_of(name: str) -> Modality | None:
 
 
 def read_contents(path: Path) -> Contents:
-    """The arrays and columns of a file but for Parquet, or of a folder of numbered ``.npy`` files.
+    """Return the arrays and columns of a file other than Parquet, or of a folder of numbered ``.npy`` files.
 
     Raises:
-        RequestError: There is no such file, or its suffix is not one of vectors; says what to do instead.
-        ValueError: It does not have the format of its suffix.
+        RequestError: If there is no such file, or if its suffix is not one of vectors; says what to do instead.
+        ValueError: If it does not have the format of its suffix.
     """
     if path.is_dir():
         return _read_shards(path)
@@ -98,7 +98,7 @@ def read_contents(path: Path) -> Contents:
 
 
 def mapped(path: Path) -> NDArray[Any]:
-    """A ``.npy`` file as a map of the disk; raises where it holds objects."""
+    """Return a ``.npy`` file as a memory map; raise ``RequestError`` if it holds objects."""
     with path.open("rb") as file:
         if file.read(6) == npy.MAGIC_PREFIX and b"'|O'" in file.read(120):
             raise RequestError(f"{path}: it holds Python objects; {REFUSED['.pkl']}")
@@ -107,10 +107,10 @@ def mapped(path: Path) -> NDArray[Any]:
 
 
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays by name.
+    """Return the arrays by name.
 
     Raises:
-        ValueError: An array has another size than its shape says, or the file expands to more than 50 times its size.
+        ValueError: If an array has not the size of its shape, or if the file expands to more than 50 times its size.
     """
     with zipfile.ZipFile(path) as archive:
         expanded = sum(_expanded(archive, member) for member in archive.infolist())
@@ -122,7 +122,7 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _expanded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
-    """The bytes of one array, from its header."""
+    """Return the size of one array in bytes, from its header."""
     with archive.open(member) as file:
         read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
         shape, _, dtype = read(file)
@@ -133,14 +133,14 @@ def _expanded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
                 "ids.astype(str)"
             )
         if n_bytes != member.file_size - file.tell():
-            raise ValueError(f"array {member.filename!r} holds other than the {n_bytes:,} bytes of its shape {shape}")
+            raise ValueError(f"array {member.filename!r} does not hold the {n_bytes:,} bytes of its shape {shape}")
     return n_bytes
 
 
 def _columns_beside(path: Path, n_rows: int) -> Mapping[str, Sequence[object]]:
-    """The ids of an array in a file next to it: ``images.ids.txt``; ``img_names.json`` next to ``img_emb.npy``.
+    """Return the ids of an array from a file next to it: ``images.ids.txt``; ``img_names.json`` for ``img_emb.npy``.
 
-    Names without that of the array (``filenames.txt``) hold its ids, too, and so does a table that is called as it is.
+    Files without the name of the array (``filenames.txt``) count, too, and so does a table with the same name as it.
     """
     if ids_beside(path).is_file():
         return {"ids": _cells(ids_beside(path)) or []}
@@ -163,7 +163,7 @@ def ids_beside(path: Path) -> Path:
 
 
 def _cells(path: Path) -> list[object] | None:
-    """The texts or numbers of a list; None for a file of another kind."""
+    """Return the texts or numbers of a list; None for a file of another kind."""
     try:
         if path.suffix == ".txt":
             return [*path.read_text(encoding="utf-8").splitlines()]
@@ -196,7 +196,7 @@ def _read_safetensors(path: Path) -> Contents:
 
 
 def _read_torch(path: Path) -> Contents:
-    """Tensors by name, a list of them, or one; only weights are read, nothing is run."""
+    """Return tensors by name, a list of them, or one; only weights are read, nothing is run."""
     import torch
 
     try:
@@ -216,14 +216,14 @@ def _read_torch(path: Path) -> Contents:
 
 
 def _array(tensor: Any) -> NDArray[Any]:
-    """The numbers of a tensor; of a type of fewer bits than NumPy's float16 (bfloat16, float8) as float32."""
+    """Return the numbers of a tensor; of types with fewer bits than float16, and of bfloat16, as float32."""
     wide = tensor.element_size() > 1 and str(tensor.dtype) != "torch.bfloat16"
     values: NDArray[Any] = (tensor if wide or not tensor.is_floating_point() else tensor.float()).detach().numpy()
     return values
 
 
 def named_contents(named: Mapping[Any, Any]) -> Contents:
-    """Arrays, lists of arrays and lists of ids by name; or one vector, or matrix of vectors, for each id."""
+    """Return arrays, lists of arrays and lists of ids by name; or one vector, or matrix of vectors, for each id."""
     vectors = [np.asarray(each) for each in named.values() if isinstance(each, np.ndarray)]
     forms = {(each.ndim, each.shape, each.dtype.kind) for each in vectors}
     if len(vectors) == len(named) > 1 and len(forms) == 1 and next(iter(forms))[::2] == (1, "f"):
@@ -251,7 +251,7 @@ def _may_be_ids(name: str, each: NDArray[Any]) -> bool:
 
 
 def _stacked(name: str, each: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """A list of vectors as a matrix; of matrices (late interaction) as one with offsets."""
+    """Return a list of vectors as a matrix; of matrices (late interaction) as one with offsets."""
     if each[0].ndim == 1:
         return {name: np.stack(each)}
     return {name: np.concatenate(each), "offsets": offsets_of(np.array([len(one) for one in each]))}
@@ -303,7 +303,7 @@ def _refuse_others(names: Sequence[str]) -> None:
 
 
 def _with_points(rows: list[list[str]]) -> list[list[str]]:
-    """The rows with points for decimal commas, in columns that have nothing else below the first row."""
+    """Return the rows with points for decimal commas, in columns that have nothing else below the first row."""
     below = rows[1:] or rows
     commas = {at for at in range(len(rows[0])) if all(len(row) > at and _COMMA.fullmatch(row[at]) for row in below)}
     if not commas:
@@ -315,7 +315,7 @@ def _not_components(header: Sequence[str], cells: Sequence[Sequence[str]]) -> li
     """Return which columns are whole numbers among real ones: ids, if no two are equal.
 
     Raises:
-        ValueError: Some are equal, and the name is not a usual one.
+        ValueError: If some are equal, and the name is not a usual one.
     """
     whole = [all(re.fullmatch(r"-?\d+", cell) for cell in column) for column in cells]
     real = [not is_whole and all(map(is_number, column)) for is_whole, column in zip(whole, cells, strict=True)]
@@ -332,7 +332,7 @@ def _not_components(header: Sequence[str], cells: Sequence[Sequence[str]]) -> li
 
 
 def _read_json(path: Path) -> Contents:
-    """Rows with a list of numbers: objects in an array, in lines, in ``data``; columns; or id -> list."""
+    """Return lists of numbers: of objects in an array, in lines or in ``data``; of columns; or of id -> list."""
     content: Any = [*read_json_lines(path)] if path.suffix == ".jsonl" else read_json(path)
     if isinstance(content, dict) and content and all(map(is_vector, content.values())):
         return Contents({"embeddings": _matrix(content.values())}, {"ids": list(content)})
@@ -359,7 +359,7 @@ def are_vectors(value: object) -> bool:
 
 
 def flat(row: Mapping[str, Any], above: str = "", depth: int = 5) -> Iterator[tuple[str, Any]]:
-    """The cells of a row, of objects in it (``payload.file``) and of lists of one object."""
+    """Yield the cells of a row, of objects in it (``payload.file``) and of lists of one object."""
     for name, cell in row.items():
         one = cell[0] if isinstance(cell, list) and len(cell) == 1 else cell
         if isinstance(one, dict) and depth:
@@ -381,8 +381,8 @@ def _are_whole(rows: Sequence[Sequence[float]]) -> bool:
 
 
 def _read_shards(folder: Path) -> Contents:
-    """Numbered ``.npy`` files as one array, as clip-retrieval writes them, with its ``../metadata/*.parquet``."""
-    shards = sorted(folder.glob("*.npy"), key=_numbers)
+    """Return numbered ``.npy`` files as one array, as clip-retrieval writes them, with ``../metadata/*.parquet``."""
+    shards = sorted(folder.glob("*.npy"), key=_order)
     if not shards:
         way = "name a file of vectors; join a table in parts: duckdb.read_parquet('*.parquet').write_parquet(FILE)"
         raise RequestError(f"{folder}: a folder without .npy files; {way}")
@@ -393,7 +393,7 @@ def _read_shards(folder: Path) -> Contents:
 def _metadata_of(shards: Sequence[Path], *places: Path) -> dict[str, list[object]]:
     """Return the columns of the shards' Parquet files, in the first folder that has them."""
     for place in places:
-        tables = sorted(place.glob("*.parquet"), key=_numbers)
+        tables = sorted(place.glob("*.parquet"), key=_order)
         if len(shards) == 1:
             tables = [table for table in tables if _numbers(table)[-1:] in ([], _numbers(shards[0])[-1:])]
         if len(tables) == len(shards):
@@ -403,6 +403,11 @@ def _metadata_of(shards: Sequence[Path], *places: Path) -> dict[str, list[object
             flat = [name for name in rows.column_names if not pa.types.is_nested(rows[name].type)]
             return {name: rows[name].to_pylist() for name in flat}
     return {}
+
+
+def _order(path: Path) -> tuple[list[int], str]:
+    """Return the sort key of numbered files: those with the same numbers, or none, by their names."""
+    return _numbers(path), path.name
 
 
 def _numbers(path: Path) -> list[int]:
@@ -426,12 +431,12 @@ def chosen_array(
     """Return the name of the array of vectors: the usual name, the only one, or the one that fits by name or shape.
 
     Args:
-        arrays: Those of a file.
+        arrays: The arrays of a file.
         modality: The wanted modality, where a file holds both.
         n_items: How many items of it the corpus has.
 
     Raises:
-        ValueError: Several fit, or none.
+        ValueError: If several fit, or none.
     """
     names = [name for name, each in arrays.items() if name not in COLUMN_TYPES]
     wide = [name for name in names if arrays[name].ndim in (2, 3)] or names

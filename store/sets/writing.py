@@ -57,7 +57,7 @@ class Block:
 
 
 def check_block(key: SetKey, spec: EncoderSpec, block: Block, items: ItemIndex) -> None:
-    """Raises :class:`RequestError` with every kind of fault that the block has."""
+    """Raise :class:`RequestError` with errors of every kind in the block, if it has any."""
     faults = list(_shape_faults(spec, block, items)) or list(_value_faults(spec, block, items))
     if faults:
         raise RequestError([f"{key.modality}s of {key.corpus!r} by {key.encoder!r}: {fault}" for fault in faults])
@@ -138,13 +138,13 @@ class SetWriter:
         self._present = np.zeros(len(items), dtype=bool)
 
     def missing(self) -> NDArray[np.int32]:
-        """Positions without a row, ascending, shape ``(n_missing,)``."""
+        """Return the positions without a row, ascending, shape ``(n_missing,)``."""
         with self._lock:
             self._refresh()
             return np.flatnonzero(~self._present).astype(np.int32)
 
     def put(self, spec: EncoderSpec, block: Block) -> int:
-        """Appends the rows of a block that are not stored yet; returns their number."""
+        """Append the rows of a block that are not stored yet; return their number."""
         if spec.fingerprint != self._key.encoder_fingerprint:
             raise RequestError(
                 f"encoder {spec.name!r} has fingerprint {spec.fingerprint}, the set is of "
@@ -160,7 +160,7 @@ class SetWriter:
         return len(fresh)
 
     def put_all(self, spec: EncoderSpec, blocks: Iterable[Block]) -> None:
-        """Fills an empty set with blocks that :func:`check_block` found right, in one commit and in large files.
+        """Fill an empty set with blocks that passed :func:`check_block`, in one commit and in large files.
 
         Until then no reader sees a row.
         """
@@ -215,7 +215,7 @@ class SetWriter:
 
 
 def to_rows(schema: pa.Schema, block: Block, items: ItemIndex, number: int) -> pa.RecordBatch:
-    """The rows of a checked block as stored, with checksums; ``number`` is of :func:`write_number`."""
+    """Return the rows of a checked block as stored, with checksums; ``number`` is of :func:`write_number`."""
     kind = vector_type(schema)
     rows = _stored(block, kind.value_type.to_pandas_dtype())
     flat = pa.FixedSizeListArray.from_arrays(pa.array(rows.vectors.values.reshape(-1)), kind.list_size)
@@ -242,7 +242,7 @@ def to_rows(schema: pa.Schema, block: Block, items: ItemIndex, number: int) -> p
 
 
 def _stored(block: Block, dtype: type[np.floating]) -> StoredRows:
-    """The rows of a checked block as they are stored, their vectors rounded to this type."""
+    """Return the rows of a checked block as they are stored, their vectors rounded to this type."""
     embeddings = block.embeddings
     vectors = Ragged.from_counts(_cast(embeddings.values, dtype), embeddings.counts, block.ords)
     layouts = None
@@ -262,21 +262,21 @@ def _stored(block: Block, dtype: type[np.floating]) -> StoredRows:
 
 
 def block_checksums(spec: EncoderSpec, block: Block) -> NDArray[np.uint32]:
-    """The checksums that the rows of a checked block get when they are stored, in the order of the block."""
+    """Return the checksums that the rows of a checked block get when they are stored, in the order of the block."""
     return _stored(block, np.dtype(spec.storage).type).crc
 
 
 def write_number() -> int:
-    """A number that is unique to one write: nanoseconds since 1970, the lowest 20 bits random.
+    """Return a number that is unique to one write: nanoseconds since 1970, the lowest 20 bits random.
 
-    Where two processes wrote the same item, sealing keeps the row with the lower number, so that every process that
+    If two processes wrote the same item, sealing keeps the row with the lower number, so that every process that
     seals the set keeps the same row, in whatever order compaction has put them.
     """
     return (time.time_ns() & ~0xFFFFF) | secrets.randbits(20)
 
 
 def _cast(values: NDArray[np.floating], dtype: type[np.floating]) -> NDArray[np.floating]:
-    """Contiguous components of this type; Arrow rounds to float16 exactly as NumPy, in 0.7 of the time."""
+    """Return contiguous components of this type; Arrow rounds to float16 exactly as NumPy, in 0.7 of the time."""
     if dtype is not np.float16 or values.dtype != np.float32:
         return np.ascontiguousarray(values, dtype=dtype)
     flat = pa.array(np.ascontiguousarray(values).reshape(-1)).cast(pa.float16())

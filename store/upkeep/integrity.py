@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -121,7 +121,8 @@ def _table(store: EmbeddingStore, name: str) -> StoreCheck:
     connection = store.connection
     try:
         if name in KEYED_BY:
-            damaged = compared(name, read_where(connection, name), read_where(connection, "derived")).damaged
+            entries = read_where(connection, "derived")  # first: rows are written before their entry
+            damaged = compared(name, read_where(connection, name), entries).damaged
             if damaged:
                 problem = f"{len(damaged):,} derivations ({damaged[0]} …) differ from the written rows"
                 return _damaged(name, problem, partial(_drop_keys, store, name, damaged))
@@ -152,22 +153,25 @@ def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
         if not row.imported.startswith(SET_PREFIXES)
     }
     try:
-        damaged, n_rows = _damaged_outcomes(store)
+        damaged, n_rows = _damaged_outcomes(store, commands)
     except WorkError as fault:
         drops = partial(_drop_table, store, "outcomes")
         yield _damaged("outcomes", fault.problem, drops, "; ".join(commands.values()))
         return
     for is_imported in (True, False):
         if keys := [key for key in damaged if (key in commands) is is_imported]:
-            problem = f"outcomes of {len(keys):,} evaluations ({keys[0]} …) differ from the written rows"
+            problem = f"outcomes of {len(keys):,} evaluations ({keys[0]} …) differ from the ledger"
             drops = partial(_drop_keys, store, "outcomes", keys)
             yield _damaged("outcomes", problem, drops, "; ".join(commands[key] for key in keys if is_imported))
     if not damaged:
         yield StoreCheck(what="outcomes", state="sound", detail=f"{n_rows:,} rows")
 
 
-def _damaged_outcomes(store: EmbeddingStore) -> tuple[list[str], int]:
-    """Compare the outcomes of all evaluations, some at a time; without a readable ledger, all are damaged."""
+def _damaged_outcomes(store: EmbeddingStore, imported: Collection[str]) -> tuple[list[str], int]:
+    """Compare the outcomes of all evaluations, some at a time; without a readable ledger, all are damaged.
+
+    Imported outcomes are also damaged without an entry: they are not read, and no run writes the entry again.
+    """
     entries: pa.Table | None = None
     with suppress(WorkError):
         entries = read_where(store.connection, "derived", f"table_name = 'outcomes' AND digest <> '{REMOVED}'")
@@ -175,7 +179,11 @@ def _damaged_outcomes(store: EmbeddingStore) -> tuple[list[str], int]:
     damaged, n_rows = list[str](), 0
     for rows in whole_evaluations(store.connection):
         keys = texts(pc.unique(rows["evaluation"]))
-        damaged += keys if entries is None else compared("outcomes", rows, entries, keys=keys).damaged
+        if entries is None:
+            damaged += keys
+        else:
+            found = compared("outcomes", rows, entries, keys=keys)
+            damaged += [*found.damaged, *(key for key in found.unlisted if key in imported)]
         left -= {*keys}
         n_rows += rows.num_rows
     return [*damaged, *sorted(left)], n_rows
@@ -195,7 +203,7 @@ def _drop_table(store: EmbeddingStore, name: str) -> None:
         for each in DERIVED_ROWS:
             connection.drop(each)
     connection.drop(name)
-    if name in KEYED_BY and name != "derived":
+    if name in KEYED_BY:
         with suppress(WorkError):
             delete(connection, "derived", "table_name", [name])
     if name == MARKED:

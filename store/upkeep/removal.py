@@ -173,9 +173,10 @@ def _about(
     of: dict[str, Sequence[str]] = {} if states is None else {"corpus_fingerprint": sorted(states)}
     combined: dict[str, str] = {}
     if encoders is not None:
-        known = {row.fingerprint: row.name for row in store.encoders()}
+        registered = store.encoders()
+        known = {row.fingerprint: row.name for row in registered}
         names = {name for fingerprint, name in known.items() if fingerprint in encoders}
-        combined = {each: known[each] for each in _combined_from(store, names)}
+        combined = {each: known[each] for each in _combined_from(registered, names)}
         of["encoder_fingerprint"] = sorted({*encoders, *combined})
     evaluations = {*store.counts("outcomes", "evaluation", **of), *store.counts("results", "evaluation", **of)}
     kept = {"imports": "imported", "watched": "evaluation"}  # where an evaluation is replaced
@@ -229,7 +230,7 @@ def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_f
     gone = {row.evaluation for row in rows if not {row.image_tag, row.caption_tag} <= tags}
     if not gone:
         return
-    affected = [encoder_fingerprint, *_combined_from(store, {row.encoder for row in rows})]
+    affected = [encoder_fingerprint, *_combined_from(store.encoders(), {row.encoder for row in rows})]
     combined = store.all(Result, encoder_fingerprint=affected[1:], corpus_fingerprint=corpus_fingerprint)
     gone |= {row.evaluation for row in combined}
     drop_evaluations(store, gone, encoder_fingerprints=affected, corpus_fingerprint=corpus_fingerprint)
@@ -250,9 +251,9 @@ def _delete(store: EmbeddingStore, plan: Mapping[str, Chosen]) -> None:
         delete(store.connection, table, column, sorted(counted))
 
 
-def _combined_from(store: EmbeddingStore, encoders: set[str]) -> list[str]:
+def _combined_from(rows: Iterable[Encoder], encoders: set[str]) -> list[str]:
     """Return fingerprints of the encoders that were combined from one of these, by name."""
-    specs = [EncoderSpec.from_json(row.spec) for row in store.encoders()]
+    specs = [EncoderSpec.from_json(row.spec) for row in rows]
     return [spec.fingerprint for spec in specs if "+" in spec.checkpoint and encoders & {*spec.checkpoint.split("+")}]
 
 

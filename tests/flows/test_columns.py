@@ -177,6 +177,16 @@ def test_an_import_of_vectors_and_its_plan_say_which_columns_they_read(photos: P
         assert "captions.csv (vectors of 4 numbers): columns read: embeddings, id; not read: part" in said
 
 
+def test_norms_of_a_parquet_file_are_read_from_the_column_that_the_command_names(photos: Path, tmp_path: Path) -> None:
+    vectors = np.eye(4, dtype=np.float32).tolist()
+    pq.write_table(pa.table({"id": IMAGES, "embedding": vectors, "length": [2.0] * 4}), tmp_path / "images.parquet")
+    said = command(f"import --images images.parquet --columns norm=length {IMPORT}", tmp_path / "w").err
+    assert "columns read: id, embedding, norm" in said
+    store = EmbeddingStore.open(tmp_path / "w" / "store")
+    [sealed] = store.sealed_sets()
+    assert [rows.norms.tolist() for rows in store.stored_blocks(sealed.key)] == [[2.0] * 4]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
@@ -329,7 +339,7 @@ def test_vectors_of_more_items_than_the_corpus_has_are_left_out_and_counted_on_r
 ) -> None:
     np.savez(tmp_path / "v.npz", embeddings=np.eye(6, 8), ids=[*IMAGES, "x.jpg", "y.jpg"])
     said = command(f"import --images v.npz {IMPORT}", tmp_path / "w", code=2).err
-    assert "2 of 6 ids are none of" in said
+    assert "2 of 6 ids are not among" in said
     assert "--skip-bad-rows leaves these rows out" in said
     said = command(f"import --images v.npz {IMPORT} --skip-bad-rows", tmp_path / "w").err
     assert "4 of 6 rows matched" in said

@@ -253,7 +253,7 @@ WAYS: dict[str, Way] = {
     "csv of ranks under a name of their own": Way(table("ranks.csv", ranked("Beschriftung")), "matched by `Beschriftung`"),
     "pandas' index and an id": Way(table("ranks.csv", [{"": n, **row} for n, row in enumerate(ranked("id"))]), "matched by `id`"),
     "ids of another data set": Way(table("ranks.csv", ranked("id", [f"x{n}" for n in range(2 * N)]), "ranks.csv --protocol t2i/all"), refused="give them in a column or array `query`, or --by-position"),
-    "half of the ids": Way(table("ranks.csv", ranked("id", [*QUERIES[:N], *(f"x{n}" for n in range(N))]), "ranks.csv --protocol t2i/all"), refused="12 of 24 ids are none of the 24 queries"),
+    "half of the ids": Way(table("ranks.csv", ranked("id", [*QUERIES[:N], *(f"x{n}" for n in range(N))]), "ranks.csv --protocol t2i/all"), refused="12 of 24 ids are not among the 24 queries"),
     "two columns that contradict each other": Way(table("ranks.csv", ranked("query", more=[0] * 24, uid=of(QUERIES, PQ)), "ranks.csv --protocol t2i/all"), refused="both name queries, and other ones in"),
     "lm-eval's samples": Way(table("samples.jsonl", [{"doc_id": f"p{n}", "acc": float(n < 3)} for n in (2, 0, 3, 1)]), "4 of 4 rows matched by `doc_id`"),
     "json of example and answer": Way(text("answers.json", json.dumps({f"p{n}": {"correct": n < 3} for n in (3, 1, 2, 0)})), "matched by `query`"),

@@ -139,7 +139,7 @@ def test_a_matrix_of_another_corpus_is_refused_with_all_its_faults() -> None:
         of_matrix(SCORES, rows=["zz", *CAPTIONS[1:]], columns=["i1", *IMAGES[1:]])
     assert caught.value.faults == (
         (
-            "`ids`: 1 of 70 ids are none of the 70 captions, first 'zz' in row 1; ids look like 'c0-0'. Leave the "
+            "`ids`: 1 of 70 ids are not among the 70 captions, first 'zz' in row 1; ids look like 'c0-0'. Leave the "
             "column out if it does not hold ids; --skip-bad-rows leaves these rows out"
         ),
         "1 images have more than one row, first 'i1' in rows 1 and 2",

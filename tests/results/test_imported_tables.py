@@ -216,7 +216,7 @@ def test_a_number_is_the_same_id_however_it_is_written(cells: list[Any], ids: li
 def test_numbers_that_the_corpus_tells_apart_are_not_the_same_id() -> None:
     apart = numbered(["7", "007"])
     assert told([{"id": "007", "rank": 2}, {"id": "7", "rank": 1}], corpus=apart)[0] == {"i2t/any": [1, 2]}
-    with pytest.raises(RequestError, match=r"`id`: 1 of 2 ids are none of the 2 queries, first 7.0 in row 1"):
+    with pytest.raises(RequestError, match=r"`id`: 1 of 2 ids are not among the 2 queries, first 7.0 in row 1"):
         told([{"id": 7.0, "rank": 2}, {"id": "7", "rank": 1}], corpus=apart)
 
 
@@ -248,7 +248,7 @@ def test_texts_count_before_a_number_of_the_row_that_contradicts_them() -> None:
         (
             [{"id": q, "rank": 1} for q in ("a-0", "b-0", "c-O", "d-0")],
             [],
-            r"`id`: 1 of 4 ids are none of the 4 queries, first 'c-O' in row 3; ids look like 'a-0'",
+            r"`id`: 1 of 4 ids are not among the 4 queries, first 'c-O' in row 3; ids look like 'a-0'",
         ),
         ([{"query": "z", "rank": 1}], [], r"the queries are ids of neither captions nor images, first 'z'; name the"),
         ([{"rank": 1}] * 4, [], r"the rows have no column `query`; name the protocol with --protocol"),

@@ -207,6 +207,7 @@ def test_qrels_are_the_same_in_every_form(tmp_path: Path, name: str, text: str) 
         ("q1 0 a 0.5", "1 grades are no whole numbers, first 0.5 of 'q1', 'a'"),
         ("q1 0 a", "line 1: expected `query iteration item grade`, got 'q1 0 a'"),
         ("q1 0 a 1\nq1 0 a 1", "line 2: item 'a' comes twice in the list of 'q1'"),
+        ("query_id\tdoc_id\trelevance\n", "it has no rows"),
         ("", "no list in it"),
     ],
 )

@@ -13,7 +13,7 @@ from capim.store import EmbeddingStore
 from capim.store.current import States, newest_rows
 from capim.store.row_types import rows_in
 from capim.store.rows import merge
-from capim.store.schema import ANALYSES, Comparison, OfStates, Watched
+from capim.store.schema import ANALYSES, Comparison, OfStates, Result, Watched
 from tests.random_store import BEGUN, rows_of, write_row
 
 
@@ -59,6 +59,18 @@ def test_results_on_a_dropped_corpus_and_of_another_version_of_the_metric_are_no
     assert current(two_states) == [kept], "no corpus x3 is stored"
     newer = result(two_states, 3, encoder="b1", metric_version="2")
     assert current(two_states) == [newer]
+
+
+def test_a_result_that_is_written_while_the_current_ones_are_read_takes_none_away(two_states, monkeypatch) -> None:
+    first, read_all = result(two_states, 1), EmbeddingStore.all
+
+    def read_before_others_write(store, row_type, **equals):
+        rows = read_all(store, row_type, **equals)
+        result(two_states, 2)
+        return rows
+
+    monkeypatch.setattr(EmbeddingStore, "all", read_before_others_write)
+    assert [row.result for row in two_states.current(Result)] == [first]
 
 
 def test_equal_times_are_decided_by_run() -> None:

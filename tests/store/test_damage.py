@@ -16,8 +16,9 @@ import pytest
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.connection import _session, storage_faults
 from capim.store.ledger import KEYED_BY
+from capim.store.row_types import rows_in
 from capim.store.rows import delete, read_where
-from capim.store.schema import CORPUS_PARTS, texts
+from capim.store.schema import CORPUS_PARTS, LedgerEntry, Result, texts
 from capim.store.types import SET_PREFIXES, Modality
 from capim.store.upkeep.integrity import drop_damaged, verify
 from capim.store.upkeep.inventory import check_disk_space
@@ -484,6 +485,30 @@ def test_an_older_ledger_or_outcomes_without_their_entry_are_not_read_and_made_a
 def test_outcomes_that_were_removed_on_purpose_are_no_damage(store):
     store.write_rows("outcomes", rows_of("outcomes", *({"evaluation": each, "query_id": "q"} for each in "ab")))
     delete(store.connection, "outcomes", "evaluation", ["a"])
+    assert states(store) == {"sound"}
+
+
+def test_imported_outcomes_without_an_entry_of_the_ledger_are_lost(store):
+    store.write_rows("outcomes", rows_of("outcomes", {"evaluation": "e", "query_id": "q"}))
+    store.write_rows("imports", rows_of("imports", {"imported": "e", "source": "o.csv"}))
+    assert states(store) == {"sound"}
+    delete(store.connection, "derived", "key", ["e"])
+    expect(store, "outcomes", "lost", "outcomes of 1 evaluations", "`capim import o.csv --corpus x --encoder x`")
+
+
+def test_rows_that_are_derived_while_a_store_is_verified_are_no_damage(store, monkeypatch):
+    def derive(key: str) -> None:
+        rows = rows_of("results", {"result": key, "derived": key, "image_tag": "", "caption_tag": ""})
+        entries = rows_in(LedgerEntry, rows_of("derived", {"key": key}))
+        store.write_derived("results", rows_in(Result, rows), entries)
+
+    def read_before_others_write(*given):
+        rows = read_where(*given)
+        derive("b")
+        return rows
+
+    derive("a")
+    monkeypatch.setattr("capim.store.upkeep.integrity.read_where", read_before_others_write)
     assert states(store) == {"sound"}
 
 

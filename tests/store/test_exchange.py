@@ -74,7 +74,7 @@ IDS = np.array([f"i{position:05d}" for position in range(20)])
         (bad(GOOD[:19]), r"images\.npz: 19 rows without ids for 20 images: give"),
         (bad(GOOD, ids=IDS[:19]), "expected 20 ids, one per item, got 19"),
         (bad(GOOD[:19], ids=IDS[:19]), "1 of 20 images of corpus 'toy' are not in the file, first 'i00019'"),
-        (bad(GOOD, ids=np.array([*IDS[:19], "nope"])), "`ids`: 1 of 20 ids are none of .* first 'nope' in row 20"),
+        (bad(GOOD, ids=np.array([*IDS[:19], "nope"])), "`ids`: 1 of 20 ids are not among .* first 'nope' in row 20"),
         (bad(GOOD, ids=np.array([*IDS[:19], "i00003"])), "more than one row, first 'i00003' in rows 4 and 20"),
         (bad(GOOD, ids=np.array([*IDS[:19], "i00000"])), r"first 'i00000' in rows 1 and 20"),
         (bad(np.where(np.arange(20)[:, None] == 7, np.nan, GOOD)), r"row 7 \(id 'i00007'\): NaN"),
@@ -110,7 +110,7 @@ def test_vectors_whose_side_is_not_said_are_not_of_the_other_one_because_an_id_i
     store.write_corpus(corpus)
     ids = corpus.items(side)["id"].to_pylist()
     np.savez(tmp_path / "x.npz", vectors=UNIT[ORDER], sku=np.array(["typo", *(ids[at] for at in ORDER[1:])]))
-    with pytest.raises(RequestError, match=r"fits neither images nor captions .*`sku`: 1 of 20 ids are none of"):
+    with pytest.raises(RequestError, match=r"fits neither images nor captions .*`sku`: 1 of 20 ids are not among"):
         import_embeddings(store, encoder="m", corpus="toy", vectors=tmp_path / "x.npz")
 
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from capim.store import EmbeddingStore
 from capim.store.connection import Connection, KeptRows
+from capim.store.row_types import rows_in
 from capim.store.rows import delete
+from capim.store.schema import LedgerEntry, Result
 from tests.random_store import rows_of
 from tests.store.toy import fill, make_corpus, make_spec
 
@@ -101,6 +103,31 @@ def test_what_newer_rows_refer_to_is_looked_for_again(tmp_path: Path) -> None:
     assert ours.encoder(spec.fingerprint) == spec
     assert ours.corpus(corpus.name).fingerprint == corpus.fingerprint
     assert ours.sealed(key) == others.sealed(key)
+
+
+def derived(store: EmbeddingStore) -> None:
+    """Writes a result and its entry of the ledger."""
+    rows = rows_in(Result, rows_of("results", {"derived": "d"}))
+    store.write_derived("results", rows, rows_in(LedgerEntry, rows_of("derived", {"key": "d"})))
+
+
+def test_rows_that_others_derived_are_read_although_the_ledger_was_cached_before(tmp_path: Path) -> None:
+    others = EmbeddingStore.open(tmp_path, create=True)
+    ours = others.keeping()
+    ours.connection.kept.look_seconds = 60.0
+    assert not ours.rows("derived")
+    derived(others)
+    assert ours.rows("results").num_rows == 1
+
+
+def test_rows_that_we_derived_are_read_whatever_another_thread_has_just_seen(tmp_path: Path) -> None:
+    """It read the rows before their entry, and remembered them, as without an entry, after both were written."""
+    store = EmbeddingStore.open(tmp_path, create=True).keeping()
+    store.connection.kept.look_seconds = 60.0
+    derived(store)
+    checked = store.connection.checked
+    checked["results"] = checked["results"]._replace(unlisted=frozenset({"d"}))
+    assert store.rows("results").num_rows == 1
 
 
 def test_no_more_rows_are_kept_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

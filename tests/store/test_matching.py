@@ -53,6 +53,6 @@ def test_a_file_without_ids_has_no_names_looked_up(monkeypatch: pytest.MonkeyPat
 
 def test_two_columns_of_one_usual_name_are_refused() -> None:
     both = {"image_id": IMAGES.ids, "Image-ID": IMAGES.ids[::-1]}
-    with pytest.raises(RequestError, match="columns `image_id` and `Image-ID` have one meaning"):
+    with pytest.raises(RequestError, match="columns `image_id` and `Image-ID` mean the same"):
         match(both, 6, IMAGES)
     assert match(both, 6, IMAGES, by_position=True).by == "position"

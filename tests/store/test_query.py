@@ -73,6 +73,11 @@ def test_tables_are_listed_and_pivoted(filled) -> None:
     assert pivoted.column_names == ["encoder", "protocol", *sorted(metrics)]
 
 
+def test_columns_that_a_statement_names_by_a_pattern_are_all_there(filled):
+    found = filled.sql("SELECT COLUMNS('value.*') FROM results").column_names
+    assert found == ["value", "value_ties_lost", "value_ties_won"]
+
+
 def test_captions_images_and_embeddings_join(filled):
     answer = filled.sql(
         "SELECT i.text, e.n_tokens FROM embeddings e JOIN captions i USING (corpus_fingerprint, ord) "
@@ -88,6 +93,7 @@ def test_float16_vectors_are_read_as_floats_when_they_are_named(filled):
     counts = filled.sql("SELECT len(vectors) AS n, n_vectors FROM embeddings WHERE encoder = 'late' ORDER BY ord")
     assert counts.column("n").to_pylist() == counts.column("n_vectors").to_pylist() == [1, 2, 3, 1, 2]
     assert "vector" not in filled.sql("SELECT * FROM embeddings LIMIT 1").column_names
+    assert "vectors" in filled.sql("SELECT * FROM sets LIMIT 1").column_names
 
 
 def test_outcomes_come_with_the_text_that_was_searched_with(filled):
