@@ -102,9 +102,6 @@ def test_parts_are_languages_kinds_numbers_of_documents_and_pages() -> None:
     assert {s.metric for s in judged} == {"nDCG@10"}
 
 
-SHORT, LONG = "a red circle", "a red circle left of a blue square " * 4
-
-
 # --- Lexicons.
 
 

@@ -74,13 +74,3 @@ def own_encoder(folder: Path, *, seed: int = 0, seconds: float = 0.0) -> dict[st
 def encoder_table(encoder: dict[str, Any]) -> str:
     """An encoder as a table of a suite."""
     return "[[encoder]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in encoder.items())
-
-
-def write_suite(folder: Path, row: str = "") -> Path:
-    """A suite with the model of :func:`write_module` as ``own``; ``row`` is added to its table."""
-    suite = folder / "suite.toml"
-    suite.write_text(
-        'corpora = ["shapes"]\nsample = 4\ndevice = "cpu"\n\n[[encoder]]\nname = "own"\nadapter = "module"\n'
-        f'checkpoint = "model.py"\ndim = 8\n{row}\n'
-    )
-    return suite

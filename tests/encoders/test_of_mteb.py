@@ -32,13 +32,11 @@ pytestmark = [
 def mteb_cache(hub_cache: Path) -> Iterator[Path]:
     """A cache beside that of the other families, which have some of the names at other commits."""
     from huggingface_hub import constants
-    from transformers.utils import hub as transformers_hub
 
     place = hub_cache.with_name("mteb")
     place.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "HF_HUB_CACHE", str(place))
-        patch.setattr(transformers_hub, "TRANSFORMERS_CACHE", str(place), raising=False)
         yield place
 
 
