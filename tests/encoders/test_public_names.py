@@ -85,7 +85,6 @@ CLIP = {"model_type": "clip", "architectures": ["CLIPModel"], "projection_dim": 
         ({"config": {"model_type": "bert"}}, "no adapter recognises its files"),
         ({"modules": [{"path": "", "type": "x"}]}, "modules.json gives no dimension; write a row with it"),
         ({"config": {"model_type": "paligemma", "architectures": ["PaliGemmaModel"]}}, "no adapter recognises"),
-        ({}, "no adapter recognises"),
     ],
 )  # fmt: skip
 def test_files_that_fit_several_adapters_or_none_are_an_error_with_the_rows(
