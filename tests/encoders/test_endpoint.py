@@ -320,19 +320,12 @@ RECIPES = {
 }
 
 
-def recipe(name: str, stub: Stub, **options: object) -> EncoderSpec:
+def recipe(name: str, stub: Stub) -> EncoderSpec:
     """The spec of a recipe of the page, for the double of its service."""
     row = {key: value for key, value in RECIPES[name].items() if key != "name"}
     own = {key: value for key, value in row["options"].items() if key != "requests_per_minute"}
-    path = urlsplit(own["url"]).path
-    address = stub.url.removesuffix("/v1") + path
-    return entry_from(name, {**row, "dim": DIM, "options": {**own, "url": address, **options}}).spec
-
-
-def vectors(encoder: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """Of the captions, and of three images where the service takes images."""
-    of_images = encode_images(encoder, IMAGES).values if encoder.service.takes_images else None
-    return encode_captions(encoder, CAPTIONS).values, of_images
+    address = stub.url.removesuffix("/v1") + urlsplit(own["url"]).path
+    return entry_from(name, {**row, "dim": DIM, "options": {**own, "url": address}}).spec
 
 
 @pytest.mark.parametrize("name", DOUBLES)
@@ -345,7 +338,9 @@ def test_a_recipe_of_the_page_is_right_for_the_double_of_its_service(name, stub,
     encoder: Any = load_encoder(spec)
     template = str(spec.options.get("caption_template", "{caption}"))
     queries: list[Any] = [template.replace("{caption}", caption) for caption in CAPTIONS]
-    for found, items, role in zip(vectors(encoder), (queries, IMAGES), double.roles, strict=True):
+    of_images = encode_images(encoder, IMAGES).values if encoder.service.takes_images else None
+    vectors = encode_captions(encoder, CAPTIONS).values, of_images
+    for found, items, role in zip(vectors, (queries, IMAGES), double.roles, strict=True):
         if found is not None:
             wanted = np.asarray([stub.in_role(item, role) for item in items])
             np.testing.assert_allclose(found, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)

@@ -156,15 +156,6 @@ def test_too_many_requests_is_waited_for_in_a_download_and_named_where_it_is_not
     assert snapshot("a/model", commit, WEIGHTS).is_dir()
 
 
-def refuse(hub: HubDouble, monkeypatch: pytest.MonkeyPatch, gate: str = "", token: str = "") -> None:
-    hub.repositories["models", "a/model"].gate = gate  # type: ignore[assignment]
-    if token:
-        monkeypatch.setenv("HF_TOKEN", token)
-    else:
-        monkeypatch.delenv("HF_TOKEN")
-        monkeypatch.setattr(constants, "HF_TOKEN_PATH", "/nowhere")
-
-
 TERMS = "a/model is gated: accept its terms at https://huggingface.co/a/model while logged in, then set HF_TOKEN"
 
 
@@ -177,7 +168,12 @@ TERMS = "a/model is gated: accept its terms at https://huggingface.co/a/model wh
     ],
 )
 def test_who_may_not_read_is_told_how_to_in_one_line(hub, monkeypatch, gate, token, kind, message) -> None:
-    refuse(hub, monkeypatch, gate, token)
+    hub.repositories["models", "a/model"].gate = gate
+    if token:
+        monkeypatch.setenv("HF_TOKEN", token)
+    else:
+        monkeypatch.delenv("HF_TOKEN")
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", "/nowhere")
     with pytest.raises(kind, match=message) as raised:
         commit_of("a/model", "main")
     assert "\n" not in str(raised.value)
