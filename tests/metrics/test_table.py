@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.metrics.table import RSUM, headline_of
-from capim.tasks.protocols import MAIN, PROTOCOLS, Protocol
+from capim.tasks.metrics.table import headline_of
+from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 
 
@@ -92,9 +92,3 @@ def test_chance_of_ranks_is_that_of_random_orders() -> None:
 )
 def test_a_corpus_has_the_headline_of_its_kind(evaluated: str, expected: dict[str, str]) -> None:
     assert dict(headline_of(map(Protocol.of, evaluated.split()))) == expected
-
-
-def test_headlines_are_protocols_and_metrics_of_the_tables() -> None:
-    assert set(MAIN) <= set(PROTOCOLS)
-    assert {figure.metric for figure in headline_of([rule.protocol for rule in PROTOCOLS.values()])} <= set(METRICS)
-    assert RSUM.protocol == "t2i/all+i2t/any"
