@@ -64,9 +64,7 @@ def test_what_is_not_there_gives_no_rows() -> None:
 
 def test_without_annotations_categories_are_inferred_and_say_so() -> None:
     slices = list(categories(subject(two_texts("a dog", "a bus"), RIGHT, "t2i/all")))
-    assert {(s.analysis, s.feature) for s in slices} == {
-        (("category-inferred"), name) for name in ("animal", "vehicle")
-    }
+    assert {(s.analysis, s.feature) for s in slices} == {("category-inferred", name) for name in ("animal", "vehicle")}
 
 
 def test_parts_are_languages_kinds_numbers_of_documents_and_pages() -> None:

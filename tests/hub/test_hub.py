@@ -141,10 +141,8 @@ def test_a_branch_that_moved_is_another_commit_and_the_old_one_stays(hub: HubDou
     second = get()
     assert second.name == commit != first.name
     assert hub.served["model.safetensors"] == sent, "the same bytes are not fetched again"
-    assert [hub_json("a/model", each.name, "config.json")["model_type"] for each in (first, second)] == [
-        "clip",
-        "siglip",
-    ]
+    types = [hub_json("a/model", each.name, "config.json")["model_type"] for each in (first, second)]
+    assert types == ["clip", "siglip"]
 
 
 def test_too_many_requests_is_waited_for_in_a_download_and_named_where_it_is_not(hub: HubDouble) -> None:
