@@ -42,11 +42,6 @@ def wrong(*pairs: tuple[int, int], score: float = 2.0) -> np.ndarray:
     return scores
 
 
-def by_name(slices: Iterable[Any], encoder: str, feature: str, level_name: str = "") -> float:
-    [found] = [s for s in slices if (s.encoder, s.feature, s.level_name) == (encoder, feature, level_name)]
-    return found.interval.value
-
-
 def test_every_query_has_exactly_one_kind() -> None:
     kinds = kinds_of(outcomes_of(np.random.default_rng(0).normal(size=(N, N))), TWELVE, None)
     assert np.sum(list(kinds.values()), axis=0).tolist() == [1] * N
@@ -65,10 +60,11 @@ def test_a_relevant_item_at_two_is_a_near_miss_at_eleven_not_and_a_tie_at_the_to
 
 def test_a_miss_whose_first_item_another_ground_truth_calls_right_is_its_fault() -> None:
     of = captioned(N, relevance=[RelevanceRow("cxc", "t2i", "c3-0", f"i{item}") for item in (5, 3)])
-    slices = list(error_kinds(subject(of, a=wrong((3, 5)), b=wrong((3, 6)))))
-    assert by_name(slices, "a", "false negative") == pytest.approx(1 / N)
-    assert by_name(slices, "b", "false negative") == 0
-    assert by_name(slices, "b", "near miss") == pytest.approx(1 / N)
+    slices = error_kinds(subject(of, a=wrong((3, 5)), b=wrong((3, 6))))
+    values = {(s.encoder, s.feature): s.interval.value for s in slices}
+    assert values["a", "false negative"] == pytest.approx(1 / N)
+    assert values["b", "false negative"] == 0
+    assert values["b", "near miss"] == pytest.approx(1 / N)
 
 
 def test_rows_are_the_same_when_made_again_and_are_identified() -> None:

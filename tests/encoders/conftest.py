@@ -20,14 +20,12 @@ def hub_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     import huggingface_hub.constants
     import transformers.dynamic_module_utils as remote_code
     from transformers import PreTrainedConfig
-    from transformers.utils import hub as transformers_hub
 
     home = tmp_path_factory.mktemp("huggingface")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(home / "hub"))
         patch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
         patch.setattr(remote_code, "HF_MODULES_CACHE", str(home / "modules"))
-        patch.setattr(transformers_hub, "TRANSFORMERS_CACHE", str(home / "hub"), raising=False)
         # every load of a model writes out its configuration several times, for messages that nobody sees
         patch.setattr(PreTrainedConfig, "__repr__", object.__repr__)
         (home / "hub").mkdir()

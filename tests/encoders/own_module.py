@@ -45,17 +45,12 @@ def text_forward_fn(*given, **named):
 """
 
 
-def write_module(folder: Path, head: str = "") -> Path:
-    """``model.py``, which begins with ``head``, and its ``weights.npy``."""
+def write_module(folder: Path, head: str = "", *, seed: int = 0) -> Path:
+    """``model.py``, which begins with ``head``, and its ``weights.npy`` of shape (12, 8)."""
     file = folder / "model.py"
     file.write_text(head + MODULE)
-    write_weights(folder, seed=0)
-    return file
-
-
-def write_weights(folder: Path, *, seed: int) -> None:
-    """Weights of shape (12, 8)."""
     np.save(folder / "weights.npy", np.random.default_rng(seed).normal(size=(12, 8)).astype(np.float32))
+    return file
 
 
 def own_encoder(folder: Path, *, seed: int = 0, seconds: float = 0.0) -> dict[str, Any]:
@@ -64,23 +59,12 @@ def own_encoder(folder: Path, *, seed: int = 0, seconds: float = 0.0) -> dict[st
     A batch takes ``seconds`` more than it needs.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    file = write_module(folder)
+    file = write_module(folder, seed=seed)
     if seconds:
         file.write_text(file.read_text() + SLOWED.format(seconds=seconds))
-    write_weights(folder, seed=seed)
     return {"name": folder.name, "adapter": "module", "checkpoint": str(file), "dim": 8}
 
 
 def encoder_table(encoder: dict[str, Any]) -> str:
     """An encoder as a table of a suite."""
     return "[[encoder]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in encoder.items())
-
-
-def write_suite(folder: Path, row: str = "") -> Path:
-    """A suite with the model of :func:`write_module` as ``own``; ``row`` is added to its table."""
-    suite = folder / "suite.toml"
-    suite.write_text(
-        'corpora = ["shapes"]\nsample = 4\ndevice = "cpu"\n\n[[encoder]]\nname = "own"\nadapter = "module"\n'
-        f'checkpoint = "model.py"\ndim = 8\n{row}\n'
-    )
-    return suite

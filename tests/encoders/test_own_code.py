@@ -206,7 +206,6 @@ def test_an_encoder_of_a_package_that_has_a_name_of_ours_or_a_faulty_row_is_left
             "{folder}/own.py:nothing",
             "returned int, which is not an Encoder and has no encode_images and no encode_captions",
         ),
-        ("{folder}/own.py:missing", "own.py has no function 'missing'"),
         ("hf_duel", "adapter 'hf_duel' is unknown; did you mean 'hf_dual'.* or name your own code: my_model.py"),
         ("hf_dual", "'checkpoint' is missing"),
     ],

@@ -67,13 +67,6 @@ def test_a_stored_model_gives_the_row_that_described_it_with_its_facts() -> None
     assert entry_from(spec.name, row_of_spec(spec)).spec == spec
 
 
-def folder_with(folder: Path, **files: object) -> str:
-    folder.mkdir()
-    for name, contents in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(contents))
-    return str(folder)
-
-
 CLIP = {"model_type": "clip", "architectures": ["CLIPModel"], "projection_dim": 8}
 
 
@@ -85,14 +78,15 @@ CLIP = {"model_type": "clip", "architectures": ["CLIPModel"], "projection_dim": 
         ({"config": {"model_type": "bert"}}, "no adapter recognises its files"),
         ({"modules": [{"path": "", "type": "x"}]}, "modules.json gives no dimension; write a row with it"),
         ({"config": {"model_type": "paligemma", "architectures": ["PaliGemmaModel"]}}, "no adapter recognises"),
-        ({}, "no adapter recognises"),
     ],
 )  # fmt: skip
 def test_files_that_fit_several_adapters_or_none_are_an_error_with_the_rows(
     files: dict[str, object], message: str, tmp_path: Path
 ) -> None:
+    for name, contents in files.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(contents))
     with pytest.raises(RequestError, match=message):
-        entry_of(folder_with(tmp_path / "model", **files))
+        entry_of(str(tmp_path))
 
 
 def test_a_folder_is_read_again_after_a_training_has_written_to_it(tmp_path: Path) -> None:
@@ -101,12 +95,14 @@ def test_a_folder_is_read_again_after_a_training_has_written_to_it(tmp_path: Pat
         assert entry_of(str(tmp_path)).dim == dim
 
 
-def test_a_folder_with_the_name_of_a_catalogs_model_gets_another_one(family: Family, tmp_path: Path) -> None:
+def test_a_folder_with_the_name_of_a_catalogs_model_gets_another_one(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from capim.tasks.encoders.checkpoint import folder_of
 
     folder = shutil.copytree(folder_of(resolve(family("clip"))), tmp_path / "mine" / "tiny-clip")
     assert stored_name(str(folder)) == "tiny-clip-of-mine"
     assert entry_of(str(folder)).dim == CASES["clip"].dim
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(RequestError, match=r"for the model in this folder write \./mine"):
-        pytest.MonkeyPatch().chdir(tmp_path)
         entry_of("mine")

@@ -141,10 +141,8 @@ def test_a_branch_that_moved_is_another_commit_and_the_old_one_stays(hub: HubDou
     second = get()
     assert second.name == commit != first.name
     assert hub.served["model.safetensors"] == sent, "the same bytes are not fetched again"
-    assert [hub_json("a/model", each.name, "config.json")["model_type"] for each in (first, second)] == [
-        "clip",
-        "siglip",
-    ]
+    types = [hub_json("a/model", each.name, "config.json")["model_type"] for each in (first, second)]
+    assert types == ["clip", "siglip"]
 
 
 def test_too_many_requests_is_waited_for_in_a_download_and_named_where_it_is_not(hub: HubDouble) -> None:
@@ -154,15 +152,6 @@ def test_too_many_requests_is_waited_for_in_a_download_and_named_where_it_is_not
     commit = commit_of("a/model", "main")
     hub.limited = 3
     assert snapshot("a/model", commit, WEIGHTS).is_dir()
-
-
-def refuse(hub: HubDouble, monkeypatch: pytest.MonkeyPatch, gate: str = "", token: str = "") -> None:
-    hub.repositories["models", "a/model"].gate = gate  # type: ignore[assignment]
-    if token:
-        monkeypatch.setenv("HF_TOKEN", token)
-    else:
-        monkeypatch.delenv("HF_TOKEN")
-        monkeypatch.setattr(constants, "HF_TOKEN_PATH", "/nowhere")
 
 
 TERMS = "a/model is gated: accept its terms at https://huggingface.co/a/model while logged in, then set HF_TOKEN"
@@ -177,7 +166,12 @@ TERMS = "a/model is gated: accept its terms at https://huggingface.co/a/model wh
     ],
 )
 def test_who_may_not_read_is_told_how_to_in_one_line(hub, monkeypatch, gate, token, kind, message) -> None:
-    refuse(hub, monkeypatch, gate, token)
+    hub.repositories["models", "a/model"].gate = gate
+    if token:
+        monkeypatch.setenv("HF_TOKEN", token)
+    else:
+        monkeypatch.delenv("HF_TOKEN")
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", "/nowhere")
     with pytest.raises(kind, match=message) as raised:
         commit_of("a/model", "main")
     assert "\n" not in str(raised.value)

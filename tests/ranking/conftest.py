@@ -11,11 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
-from tests.results.thirty import analysed, assert_equal, quadruples
+from tests.results.thirty import assert_equal, quadruples
 
 
 def small_corpus(captions_per_image: Sequence[int], **more: Any) -> Corpus:
@@ -77,9 +76,3 @@ def tied_orders(scores: Sequence[float]) -> list[list[int]]:
 def winoground_form() -> Corpus:
     """Three examples: two images and two captions each."""
     return quadruples(dict.fromkeys("abc", ()))
-
-
-def data_of(corpus: Corpus, outcomes: Outcomes, sides: dict[str, Any]) -> AnalysisInput:
-    """What an analysis of one encoder with one vector per item reads."""
-    norms = {f"{side}_norms": np.ones(len(sides[f"{side}s"]), np.float32) for side in ("image", "caption")}
-    return analysed(corpus, {"one": outcomes}, vectors=lambda _: SingleVectors(**sides, **norms))

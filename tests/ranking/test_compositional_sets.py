@@ -76,7 +76,6 @@ PARTS_OF_PP = ("replace_att", "replace_rel", "swap_att")
     ("folder", "options", "protocol", "n_items", "n_images"),
     [
         ("sugar_crepe", {}, "sugarcrepe/micro", 7511, 1560),
-        ("sugar_crepe", {}, "sugarcrepe/macro", 7511, 1560),
         ("sugar_crepe", {}, "sugarcrepe/add_obj", 2062, 908),
         ("sugarcrepe_pp", {"categories": PARTS_OF_PP}, "sugarcrepe-pp/micro", 2860, 1328),
     ],

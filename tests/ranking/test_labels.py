@@ -16,7 +16,6 @@ from PIL import Image
 from capim.reports.rows.gallery import relevant_documents
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis import AnalysisInput
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora.readers.labels import PROMPTS, read_labels
 from capim.tasks.metrics import METRICS
@@ -26,8 +25,9 @@ from capim.tasks.ranking.protocols import build_task, protocols_of, select_proto
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.summary import Evaluated, first_hits, result_rows
 from capim.tasks.statistics.draws import Resampling
-from tests.ranking.conftest import data_of, unit
+from tests.ranking.conftest import unit
 from tests.repeated import SOURCE
+from tests.results.thirty import analysed
 
 N_CLASSES, DIM = 6, 16
 KINDS = ("one label", "several labels")
@@ -62,12 +62,6 @@ def vectors(corpus: Corpus) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def outcomes(corpus: Corpus, vectors: dict[str, Any]) -> dict[str, Outcomes]:
     return evaluate(corpus, protocols_of(corpus), **vectors)
-
-
-def input_of(corpus: Corpus, id_: str, sides: dict[str, Any]) -> AnalysisInput:
-    """What an analysis of one encoder reads."""
-    [outcomes] = evaluate(corpus, select_protocols(corpus, [id_]), **sides).values()
-    return data_of(corpus, outcomes, sides)
 
 
 def targets(corpus: Corpus) -> NDArray[np.bool_]:
@@ -203,8 +197,10 @@ def test_published_prompts_are_complete(name: str, n: int) -> None:
     assert all(prompt.count("{}") == 1 for prompt in prompts)
 
 
-def test_classes_have_the_share_of_hits_of_their_images(corpus: Corpus, vectors: dict[str, Any]) -> None:
-    of, data = targets(corpus), input_of(corpus, "i2t/class", vectors)
+def test_classes_have_the_share_of_hits_of_their_images(
+    corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
+) -> None:
+    of, data = targets(corpus), analysed(corpus, {"one": outcomes["i2t/class"]})
     if of.sum(axis=1).max() > 1:
         return
     target = of.argmax(axis=1)

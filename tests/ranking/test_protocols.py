@@ -63,7 +63,6 @@ def test_a_row_names_what_there_is(rule: ProtocolRule) -> None:
         ("t2i/1k", "captions 0 to 4"),
         ("winoground", "no quadruples"),
         ("t2i/klingon/google", "unknown"),
-        ("R@1", "unknown"),
         ("i2t/any@NONSENSE", "known with an orientation: i2t/any@transposed-per-token, i2t/any@image-as-query"),
     ],
 )

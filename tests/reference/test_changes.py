@@ -19,7 +19,6 @@ from capim.tasks.reference.changes import (
     figure_changes,
     judge_figures,
     setting_changes,
-    unpaired_bound,
 )
 from capim.tasks.statistics.draws import Resampling
 from tests.benchmarks.watch_years import Year, false_alarm_rate, reported_within, watched_year
@@ -69,10 +68,6 @@ def test_worse_is_a_lower_share_or_a_higher_rank() -> None:
 def test_settings_that_appear_or_go_are_changes_too() -> None:
     found = setting_changes("library", {"a": 1, "b": 2}, {"b": 2, "c": None, "d": 3})
     assert found == [("library", "a", 1, None), ("library", "d", None, 3)]
-
-
-def test_the_bound_is_the_two_sided_normal_p_of_independent_figures() -> None:
-    assert unpaired_bound(1.959964, 0.6, 0.8) == pytest.approx(0.05, abs=1e-6)
 
 
 LEVEL = 0.001
