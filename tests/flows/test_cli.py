@@ -152,6 +152,7 @@ def test_every_option_that_a_page_or_a_message_names_exists() -> None:
         ("import --published m.csv --encoder x", "--encoder has no effect on an import of published results"),
         ("results --encoder tiny-clip --against nothing", '"nothing" for --against. Choose from: "published"'),
         ("store verify --imports", "--imports goes with --drop"),
+        ("run nowhere.toml", "suite file nowhere.toml does not exist"),
     ],
 )
 def test_a_wrong_request_is_explained(words: str, said: str, small_demo: Path, tmp_path: Path) -> None:
