@@ -19,7 +19,6 @@ TYPOS = {
     "option with its value": ("run --bach-size=3 --encoders tiny-clip", "--batch-size"),
     "abbreviated option": ("run --rep 100", "--replicates"),
     "choice": ("list encodrs", "encoders"),
-    "choice of an option": ("export results --to x.csv --format jsn", "json"),
     "known corpus": ("list ids winogruond", "winoground"),
     "stored encoder of a search": (f"search x --encoder TinyClip --corpus {SHAPES}", "tiny-clip"),
     "part of a stored corpus": ("results --corpus winoground", "shapes-winoground-sample12"),
