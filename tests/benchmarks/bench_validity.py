@@ -22,7 +22,7 @@ from tests.benchmarks.simulations import judged, known, screen
 from tests.benchmarks.simulations.families import detectable, false_claims, far_apart, power, sparse_power, value_power
 from tests.benchmarks.simulations.means import FIGURES, METHODS, MeanCell, cells, mean_coverage, narrower_coverage
 from tests.benchmarks.simulations.pairs import Scenario, study
-from tests.benchmarks.simulations.shares import Cell, Rate, bootstrap_coverage, coverage, grid
+from tests.benchmarks.simulations.shares import Cell, Rate, bootstrap_coverage, coverage, grid, percent
 from tests.benchmarks.simulations.slices import SliceRates, slice_rates, value_slices
 
 SEED = 18
@@ -72,15 +72,15 @@ def intervals_of_shares(n: int) -> list[Row]:
     title = "95 % interval of a share"
     where = f"{len(often)} of {len(rates)} cells, which show one in half of the data sets or more"
     where = f"{where}; {_measured_again(beyond)}"
-    widest = _percent(f"{title}: most coverage", often[most], "<= 98", note=_cell(most))
+    widest = percent(f"{title}: most coverage", often[most], "<= 98", note=_cell(most))
     if often[most].rate > PROMISED[1] and most.sizes == "1":
         narrower = coverage(most, AGAIN * n, seed=SEED + 1, narrower=1)
         widest = _as_narrow_as_can_be(widest, 100 * narrower.rate, "one hit narrower at both ends")
     rows = [
-        _percent(f"{title}: least coverage", often[least], ">= 93", note=f"{_cell(least)}; {where}"),
+        percent(f"{title}: least coverage", often[least], ">= 93", note=f"{_cell(least)}; {where}"),
         widest,
         Row(f"{title}: cells covered in 93 to 98 %", 100 * inside, "%", ">= 95", note=where),
-        _percent(
+        percent(
             f"{title}: data sets that show a false one, most of all cells", false[worst], "<= 7", note=_cell(worst)
         ),
     ]
@@ -99,14 +99,14 @@ def intervals_of_shares(n: int) -> list[Row]:
             note = f"{before}; now none is shown, the effective number is {cell.n_effective:.1f}"
             rows.append(Row(name, None, "%", "", old, note))
         else:
-            rows.append(_percent(name, coverage(cell, n, seed=SEED), ">= 93", peer=old, note=before))
+            rows.append(percent(name, coverage(cell, n, seed=SEED), ">= 93", peer=old, note=before))
     for share in (0.01, 0.99):
         cell = Cell(share=share, n_images=100, sizes="5", correlation=0.3)
         others = _listed([bootstrap_coverage(cell, n // 2, seed=SEED)])
         old = "issue 18: percentile 90 to 91 %"
         note = f"shown in {100 * rates[cell].n / n:.0f} % of the data sets, those with most hits or misses; {others}"
         bar = ">= 93" if cell in often else ""
-        rows.append(_percent(f"{title}: coverage, {_cell(cell)}", rates[cell], bar, peer=old, note=note))
+        rows.append(percent(f"{title}: coverage, {_cell(cell)}", rates[cell], bar, peer=old, note=note))
     return rows
 
 
@@ -140,7 +140,7 @@ def intervals_of_other_figures(n: int) -> list[Row]:
     for n_images, old in ((10, "issue 41: .87"), (20, "issue 41: .88")):
         cell = MeanCell(figure="difference of .95 and .85", n_images=n_images, sizes="5", correlation=0.3)
         rate = Rate("", mean_coverage(cell, n, seed=SEED, methods=("default",))[0]["default"], n)
-        rows.append(_percent(f"difference of .95 and .85: coverage, {n_images} images of 5", rate, ">= 93", peer=old))
+        rows.append(percent(f"difference of .95 and .85: coverage, {n_images} images of 5", rate, ">= 93", peer=old))
     return rows
 
 
@@ -173,8 +173,8 @@ def few_hits_or_misses(n: int) -> list[Row]:
         alone = f"bootstrap alone {100 * rates['against the test/bootstrap alone'].rate:.1f} %"
         contradictions = rates["against the test/as printed"]
         rows += [
-            _percent(f"sign-flip test at 5 %: type I error, {where}", rates["error/sign-flip"], ERROR_BAR),
-            _percent(f"interval of a difference against its test, {where}", contradictions, "<= 0", note=alone),
+            percent(f"sign-flip test at 5 %: type I error, {where}", rates["error/sign-flip"], ERROR_BAR),
+            percent(f"interval of a difference against its test, {where}", contradictions, "<= 0", note=alone),
         ]
     return rows
 
@@ -221,7 +221,7 @@ def slices(n: int) -> list[Row]:
         for n_images in (20, 30):
             erred_in = value_slices(f"nDCG, {shape}", n_images, n, seed=SEED)
             name = f"slice of 10 of {n_images} images, nDCG, {shape}: type I error"
-            rows.append(_percent(name, erred_in, ERROR_BAR, peer="issue 41: .065"))
+            rows.append(percent(name, erred_in, ERROR_BAR, peer="issue 41: .065"))
     return rows
 
 
@@ -232,11 +232,11 @@ def many_encoders(n: int) -> list[Row]:
         for share in (0.02, 0.5, 0.98):
             rate = false_claims(n_encoders, share, n, seed=SEED)
             name = f"{n_encoders} equally good encoders, R@1 {share}: suites with any false claim"
-            rows.append(_percent(name, rate, ERROR_BAR, note="promised 5 %; 300 images"))
+            rows.append(percent(name, rate, ERROR_BAR, note="promised 5 %; 300 images"))
     for n_encoders in (3, 17, 33):
         rate = power(n_encoders, 0.1, n // 4, seed=SEED)
         name = f"{n_encoders} encoders, one of them 10 points better: power of one pair"
-        rows.append(_percent(name, rate, note="R@1 .5, 500 images"))
+        rows.append(percent(name, rate, note="R@1 .5, 500 images"))
     for n_encoders, old in ((17, "never **"), (33, "ns; best and worst hold 1 to 33")):
         p, best, worst = far_apart(n_encoders, seed=SEED)
         note = f"300 images, R@1 .97 to .03; the best holds ranks {best}, the worst {worst}"
@@ -253,18 +253,18 @@ def detectable_differences(n: int) -> list[Row]:
         rate = power(n_encoders, stated, n // 2, seed=SEED + 1)
         name = f"power at the detectable difference, {n_encoders * (n_encoders - 1) // 2} pairs"
         note = f"promised 80 %; {100 * stated:.1f} points, 500 images, R@1 .5"
-        rows.append(_percent(name, rate, ">= 75", peer=old, note=note))
+        rows.append(percent(name, rate, ">= 75", peer=old, note=note))
     for n_queries, old in ((10, "issue 41: .64"), (30, ""), (100, "")):
         drawn = value_power(n_queries, n, seed=SEED)
         name = f"power at the detectable difference, nDCG, {n_queries} queries"
         if drawn is None:
             rows.append(Row(name, None, "%", "", old, "not stated below an effective number of 30"))
         else:
-            rows.append(_percent(name, drawn[1], ">= 75", old, f"promised 80 %; {100 * drawn[0]:.1f} points"))
+            rows.append(percent(name, drawn[1], ">= 75", old, f"promised 80 %; {100 * drawn[0]:.1f} points"))
     stated, rate = sparse_power(200, n, seed=SEED)
     name = "power at the detectable difference, one win in 200 queries"
     note = f"promised 80 %; {100 * stated:.1f} points"
-    return [*rows, _percent(name, rate, ">= 75", peer="issue 18: .06", note=note)]
+    return [*rows, percent(name, rate, ">= 75", peer="issue 18: .06", note=note)]
 
 
 def equivalence(n: int) -> list[Row]:
@@ -273,16 +273,16 @@ def equivalence(n: int) -> list[Row]:
     for n_queries, old in ((30, "issue 18: ≈ hid +4.3 (-0.9 to 9.4)"), (1_000, ""), (10_000, "")):
         rate = known.false_equivalence(n_queries, n, seed=SEED)
         name = f"called equivalent within 1 point, truly 1 point apart, {n_queries:,} queries"
-        rows.append(_percent(name, rate, ERROR_BAR, peer=old, note="6 % of queries differ"))
+        rows.append(percent(name, rate, ERROR_BAR, peer=old, note="6 % of queries differ"))
     for name, sizes in known.STRUCTURES.items():
         rate = known.equivalent_at_the_edge(sizes, n, seed=SEED)
         old = "issue 41: .08" if name == "3,000 of one caption" else "issue 41: .17 to 1.00" if " x " in name else ""
         note = "the difference comes from the images with most captions"
-        rows.append(_percent(f"called equivalent at the edge of the margin, {name}", rate, ERROR_BAR, old, note))
+        rows.append(percent(f"called equivalent at the edge of the margin, {name}", rate, ERROR_BAR, old, note))
     for n_images, bar in ((1_000, ""), (3_000, ""), (5_000, ">= 80")):
         rate = known.equivalence_power(n_images, n // 4, seed=SEED)
         name = f"called equivalent within 1 point where all is equal, {n_images:,} images of 5"
-        rows.append(_percent(name, rate, bar, note="5 % of the queries differ each way"))
+        rows.append(percent(name, rate, bar, note="5 % of the queries differ each way"))
     least = known.least_equivalent()
     return [*rows, Row("images that never differ, from which on two encoders are equivalent within 1 point", least, "")]
 
@@ -296,7 +296,7 @@ def judged_misses(n: int) -> list[Row]:
         where = f"R@1 {cell.hits}, {100 * cell.right:.0f} % of misses right, {cell.judged} judged, {sizes}"
         for kind in ("one encoder", "difference"):
             note = f"uncorrected {100 * rates['uncorrected'].rate:.1f} %" if kind == "one encoder" else ""
-            rows.append(_percent(f"judged misses, {kind}: coverage, {where}", rates[kind], ">= 93", note=note))
+            rows.append(percent(f"judged misses, {kind}: coverage, {where}", rates[kind], ">= 93", note=note))
     return rows
 
 
@@ -323,11 +323,6 @@ def chance_values(n_orders: int) -> list[Row]:
         off = 100 * abs(stated / simulated - 1)
         rows.append(Row(name, off, "%", "<= 2", f"issue 18: {old}" if old else "", note))
     return rows
-
-
-def _percent(name: str, rate: Rate, bar: str = "", peer: str = "", note: str = "") -> Row:
-    error = f"{rate.n:,} data sets, standard error {100 * rate.standard_error:.1f} points"
-    return Row(name, 100 * rate.rate, "%", bar, peer, f"{note}; {error}" if note else error)
 
 
 def _measured_again(cells: Sized) -> str:

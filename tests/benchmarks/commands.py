@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +24,6 @@ class Taken(NamedTuple):
     seconds: float
     processor: float
     peak_bytes: int
-    output: str
 
     @property
     def peak_gib(self) -> float:
@@ -41,20 +41,20 @@ def watched(command: Sequence[str | Path]) -> Taken:
     Raises:
         RuntimeError: The command failed; the message holds the last lines of its standard error.
     """
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+    words = [str(word) for word in command]
+    with tempfile.TemporaryFile("w+") as err:
         begun = time.perf_counter()
-        process = psutil.Popen([str(word) for word in command], stdout=out, stderr=err, cwd=REPOSITORY, env=as_a_user())
+        process = psutil.Popen(words, stdout=subprocess.DEVNULL, stderr=err, cwd=REPOSITORY, env=as_a_user())
         highest, busy = 0, 0.0
         while process.poll() is None:
             held, used = _held_and_used(process)
             highest, busy = max(highest, held), max(busy, used)
             time.sleep(EVERY_SECONDS)
         seconds = time.perf_counter() - begun
-        for stream in (out, err):
-            stream.seek(0)
         if process.returncode:
+            err.seek(0)
             raise RuntimeError(f"{command} ended with {process.returncode}: {err.read()[-3000:]}")
-        return Taken(seconds, busy, highest, out.read())
+        return Taken(seconds, busy, highest)
 
 
 def _held_and_used(process: psutil.Process) -> tuple[int, float]:

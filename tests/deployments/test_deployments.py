@@ -25,19 +25,13 @@ DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load(
 
 
 @pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda deployment: str(deployment["name"]))
-def test_a_deployment_names_a_real_flow_with_valid_parameters(deployment: dict[str, Any]) -> None:
+def test_a_deployment_names_a_real_flow_with_valid_parameters_tags_and_a_time_limit(deployment: dict[str, Any]) -> None:
     from prefect.flows import load_flow_from_entrypoint
 
     # a placeholder flow, parsed from a broken module's source, would hide the fault
     flow: Flow[..., Any] = load_flow_from_entrypoint(deployment["entrypoint"], use_placeholder_flow=False)
     flow.validate_parameters(deployment["parameters"])
-
-
-@pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda deployment: str(deployment["name"]))
-def test_a_deployment_says_what_it_is_for_and_where_it_runs(deployment: dict[str, Any]) -> None:
-    assert deployment["description"].endswith(".")
     assert deployment["tags"]
-    assert deployment["work_pool"]["name"] in {"capim-cpu", "capim-gpu"}
     assert float(deployment["work_pool"]["job_variables"]["env"]["CAPIM_TIMEOUT_HOURS"]) > 0
 
 

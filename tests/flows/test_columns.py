@@ -70,14 +70,12 @@ def table(folder: Path) -> Callable[..., str]:
 
 
 LOOKS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "languages by code": ({"caption": TEXTS, "lang": ["de", "fr", "pt-BR", "en"]}, TONGUES, 'columns.language = "lang"'),
     "languages by name": ({"caption": TEXTS, "l": ["German", "cz", "EN", "fr-FR"]}, TONGUES, 'columns.language = "l"'),
     "one language, and not the usual one": ({"caption": TEXTS, "x": ["de"] * 4}, TONGUES, 'columns.language = "x"'),
     "splits in capitals": ({"caption": TEXTS, "split": ["Train", "Test", "Train", "Val"]}, SPLITS, 'split = "Test"'),
     "splits under another name": ({"caption": TEXTS, "x": ["train", "testA", "dev", "val"]}, SPLITS, 'columns.split = "x"'),
     "grades of captions": ({"caption": TEXTS, "agg_score": [4.5, 0.2, 3.0, 5]}, GRADES, JUDGED % "agg_score"),
     "grades of queries": ({"query": TEXTS, "label": [1, 0, 0, 1]}, GRADES, 'columns = { "judgements.grade" = "label" }'),
-    "truths of queries": ({"query": TEXTS, "ok": ["True", "False", "True", "True"]}, GRADES, '"judgements.grade" = "ok"'),
     "confidence of labels": ({"class": ["a", "b", "a", "b"], "Confidence": [1, 0, 0, 1]}, GRADES, NONE),
     "foils": ({"caption": TEXTS, "foil": ["two blue mugs on a table", *TEXTS[::-1][:3]]}, CAPTIONS, 'columns.negative = "foil"'),
     "captions like the captions": ({"caption": TEXTS, "x": [f"{t} today" for t in TEXTS]}, CAPTIONS, 'columns.negative = "x"'),
@@ -234,7 +232,6 @@ def test_lists_of_whole_numbers_in_cells_are_no_vectors(photos: Path, tmp_path: 
 
 CORPORA: dict[str, tuple[str, str, str]] = {
     "captions": (csv("bild,titel", IMAGES, TEXTS), "image=bild,caption=titel", "captions: 4"),
-    "captions by language": (csv("image,titel_de,titel_en", IMAGES, TEXTS, TEXTS[::-1]), "caption_de=titel_de,caption_en=titel_en", "languages: de: 4, en: 4"),
     "captions in two columns": (csv("image,a,b", IMAGES, TEXTS, TEXTS[::-1]), "caption=a,caption=b", "captions per image: 2: 4"),
     "pairs": (csv("image,caption,foil", IMAGES, TEXTS, TEXTS[::-1]), "negative=foil", "pairs"),
     "labels": (csv("image,dx", IMAGES, "abab"), "label=dx", "classes: 2"),

@@ -1,8 +1,7 @@
-"""What goes in and out by the command line: searches, SQL, exports, imports, metrics of one's own."""
+"""What goes in and out by the command line: searches, compression by name, imports that fail."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,47 +16,19 @@ from tests.command import command, json_rows
 CORPUS = "shapes-sample12"
 
 
-@pytest.fixture(scope="module")
-def workspace(small_demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the small demo: a single-vector and a multi-vector model, evaluated and compared."""
-    return Path(shutil.copytree(small_demo, tmp_path_factory.mktemp("exchange") / "workspace"))
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (f"search --encoder tiny-clip --corpus {CORPUS}", "a text, or --image FILE"),
-        (f"search x --encoder nobody --corpus {CORPUS}", "'nobody' is not in the store"),
-        ("export embeddings --to x.npy", "needs --encoder, --corpus, --modality"),
-        (f"import --corpus {CORPUS}", "--images and --captions, --outcomes"),
-        (f"import --corpus {CORPUS} --images x.npy", "--encoder NAME"),
-        (f"import --corpus {CORPUS} --scores x.npy", "an import of scores needs --encoder NAME"),
-        ("import --images x.npy --published m.csv", "got embeddings and published results"),
-        ("import --published m.csv --encoder x", "--encoder has no effect on an import of published results"),
-        ("import --manifest m.toml", "one `capim import` for each set"),
-        (f"import --corpus {CORPUS} --encoder tiny-clip --images x.npy", "tiny-clip-imported"),
-        ("results --encoder tiny-clip --against nothing", '"nothing" for --against. Choose from: "published"'),
-    ],
-)
-def test_a_wrong_request_is_explained(workspace: Path, words: str, said: str) -> None:
-    message = command(words, workspace, code=2).err
-    assert said in message
-    assert "Traceback" not in message
-
-
 def test_compression_by_name_measures_every_method_and_one_that_cannot_be_built_is_a_slice_with_its_reason(
-    workspace: Path,
+    own_demo: Path,
 ) -> None:
-    command(f"analyse --analyses compression --protocols t2i/all --corpora {CORPUS} --replicates 200", workspace)
+    command(f"analyse --analyses compression --protocols t2i/all --corpora {CORPUS} --replicates 200", own_demo)
     query = "SELECT encoder, feature, value, reason FROM slices WHERE analysis = 'approximate-search'"
-    rows = json_rows(f'query "{query}"', workspace)
+    rows = json_rows(f'query "{query}"', own_demo)
     reasons = {(row["encoder"], row["feature"]): str(row["reason"]) for row in rows}
     assert "at least 256 vectors, got 12" in reasons["tiny-clip", "IVF_PQ"]
     assert {row["value"] for row in rows if "needs at least" in str(row["reason"])} == {None}
     indexes = {"IVF_PQ", "IVF_HNSW_SQ", "IVF_RQ"}
     assert {method for encoder, method in reasons if encoder == "tiny-clip"} == {"exact", "int8", "binary", *indexes}
     assert {"pooling", "colpali_engine pooling"} < {method for _, method in reasons}
-    [forms] = json_rows("query \"SELECT count(*) AS n FROM slices WHERE analysis = 'truncation'\"", workspace)
+    [forms] = json_rows("query \"SELECT count(*) AS n FROM slices WHERE analysis = 'truncation'\"", own_demo)
     assert forms["n"] > 0
 
 
@@ -68,9 +39,9 @@ def test_a_wrong_import_leaves_no_store_behind(tmp_path: Path, corpus: str) -> N
 
 
 def test_a_text_and_an_image_are_searched_for_together_as_the_sum_of_their_unit_vectors(
-    workspace: Path, tmp_path: Path
+    small_demo: Path, tmp_path: Path
 ) -> None:
-    opened = capim.open(workspace)
+    opened = capim.open(small_demo)
     where: Any = {"encoder": "tiny-clip", "corpus": CORPUS, "device": "cpu"}
     images = opened.vectors(encoder="tiny-clip", corpus=CORPUS, modality="image")
     [sha] = opened.sql(f"SELECT sha FROM images WHERE id = '{images.ids[3]}' LIMIT 1").sha

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,23 +49,11 @@ def test_shares_add_up_to_every_stored_score(store: EmbeddingStore) -> None:
         assert (grid.rows, grid.columns) == (4, 4)
 
 
-def _pooled(vectors: np.ndarray) -> np.ndarray:
-    means = vectors[: len(vectors) // 3 * 3].reshape(-1, 3, vectors.shape[1]).mean(axis=1)
-    return np.asarray(means / np.linalg.norm(means, axis=1, keepdims=True), np.float32)
-
-
-def _quantised(vectors: np.ndarray) -> np.ndarray:
-    scale = np.abs(vectors).max() / 127
-    return np.asarray(np.round(vectors / scale).astype(np.int8) * scale, np.float32)
-
-
-@pytest.mark.parametrize("change", [np.asarray, _pooled, _quantised], ids=["ragged", "pooled", "quantised"])
-def test_shares_add_up_for_any_vectors(change: Callable[[np.ndarray], np.ndarray]) -> None:
+def test_shares_add_up_for_any_vectors() -> None:
     generator = np.random.default_rng(3)
-    for n_tokens, n_patches in ((1, 3), (7, 16), (40, 1030), (17, 31)):
+    for n_tokens, n_patches in ((1, 1), (1, 3), (7, 16), (40, 1030), (17, 31)):
         caption, image = (generator.normal(size=(n, 128)).astype(np.float32) for n in (n_tokens, n_patches))
         caption, image = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (caption, image))
-        image = np.ascontiguousarray(change(image))
         similarities, shares = token_similarities(caption, image)
         assert similarities.shape == (n_tokens, len(image))
         [score] = pair_scores(Ragged.of([caption]), image, "cpu")

@@ -95,8 +95,6 @@ def test_a_sum_over_protocols_goes_with_what_it_was_made_of(workspace: Path, tmp
     [
         ("--outcomes {broken}", "2 errors"),
         ("--outcomes {ranks} --protocol t2i/none", "'t2i/none' is unknown"),
-        ("--outcomes {ranks} --scores m.npy", "give one thing to import"),
-        ("--outcomes {ranks} --revision main", "revision 'main' can move"),
         ("--outcomes {absent}", "no such file"),
         ("--outcomes {hits}", "--encoder names one model, but"),
         ("--outcomes {hits} --protocol t2i/all", "--protocol is for tables, scores and runs"),

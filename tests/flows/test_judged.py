@@ -34,6 +34,12 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def values(workspace: Path) -> dict[str, float | None]:
+    """The results of the first encoder, by metric."""
+    rows = EmbeddingStore.open(workspace / "store").all(Result, encoder="random")
+    return {row.metric: row.value for row in rows}
+
+
 def test_figures_equal_pytrec_eval_on_the_exported_run_and_qrels(workspace: Path, tmp_path: Path) -> None:
     pytrec_eval = pytest.importorskip("pytrec_eval", reason="the peers extra is not installed")
     command(f"export trec --to {tmp_path}", workspace)
@@ -42,9 +48,7 @@ def test_figures_equal_pytrec_eval_on_the_exported_run_and_qrels(workspace: Path
     assert {grade for found in qrels.values() for grade in found.values()} == {1, 2}
     run = pytrec_eval.parse_run((place / "random.run").open())  # 80 pages: the stored lists hold them all
     theirs = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut", "map"}).evaluate(run)
-    ours = {
-        row.metric: row.value for row in EmbeddingStore.open(workspace / "store").all(Result) if row.encoder == "random"
-    }
+    ours = values(workspace)
     for name, measure in (("nDCG@10", "ndcg_cut_10"), ("AP", "map")):
         mean = float(np.mean([found[measure] for found in theirs.values()]))
         assert ours[name] == pytest.approx(mean, abs=1e-9), name
@@ -63,11 +67,8 @@ def test_compression_is_measured_by_the_headline_and_reported(workspace: Path) -
     command(f"analyse --corpora finance --encoders random --analyses compression {QUICK}", workspace)
     slices = EmbeddingStore.open(workspace / "store").all(Slice, analysis="approximate-search")
     [exact] = [row for row in slices if row.feature == "exact"]
-    stored = {
-        row.metric: row.value for row in EmbeddingStore.open(workspace / "store").all(Result) if row.encoder == "random"
-    }
     assert {row.metric for row in slices} == {"nDCG@10"}
-    assert exact.value == pytest.approx(stored["nDCG@10"], abs=1e-12)
+    assert exact.value == pytest.approx(values(workspace)["nDCG@10"], abs=1e-12)
 
 
 def test_a_report_of_a_judged_corpus_is_made(workspace: Path) -> None:

@@ -139,7 +139,6 @@ def test_some_misses_judged_stand_for_all_with_a_wider_interval(
         (lambda at: "" if at == 3 else "no", "", "line 6: judged, but line 5 is not; judge the lines from the top"),
         (lambda at: "perhaps" if at == 2 else "no", "", "line 4: right is 'perhaps', expected yes or no"),
         (lambda at: "no", "--encoders counted", "not of counted"),
-        (lambda at: "no", "--protocols i2t/any", "not of i2t/any"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_refused_in_one_line(

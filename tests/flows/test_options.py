@@ -51,12 +51,15 @@ def read_by(function: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("command", sorted(FUNCTIONS))
-def test_every_option_that_a_command_declares_is_read_by_its_function(command: str) -> None:
+def test_every_parameter_of_a_command_is_read_by_it_and_is_an_option_or_given_by_the_program(command: str) -> None:
     module, _, name = FUNCTIONS[command].partition(":")
     function = getattr(import_module(f"capim.flows.{module}"), name)
     by_table = {option for files, others in IMPORTS.values() for option in (*files, *others)}  # read from `given`
-    unread = inspect.signature(function).parameters.keys() - read_by(function)
-    assert unread <= (by_table if command == "import" else set())
+    parameters = inspect.signature(function).parameters.keys()
+    assert parameters - read_by(function) <= (by_table if command == "import" else set())
+    given = {"config", "form", "given", "quiet", "show", "workspace"}
+    in_python = {"a", "b", "report"}  # of compare and run, as from Python
+    assert parameters - given - in_python <= {option.dest for option in LEAVES[command]}
 
 
 def test_every_field_of_a_run_is_read_somewhere() -> None:

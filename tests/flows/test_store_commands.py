@@ -110,7 +110,3 @@ def test_a_table_that_cannot_be_opened_is_damage(damaged: Path, table: str) -> N
     assert found[table]["state"] == "damaged"
     command("store verify --drop", damaged)
     command("store verify", damaged)
-
-
-def test_imports_go_with_drop_only(tmp_path: Path) -> None:
-    assert "--imports goes with --drop" in command("store verify --imports", tmp_path, code=2).err

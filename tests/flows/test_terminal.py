@@ -29,17 +29,13 @@ from tests.command import command, json_rows
 RUN = "run --corpora shapes --sample 12 --replicates 100 --analyses errors --device cpu --encoders tiny-clip"
 WITH_ROWS = [
     "list encoders",
-    "list corpora",
-    "list protocols",
     "list metrics",
-    "list adapters",
     "results",
     "results --against published",
     "store info",
     "store verify",
     "query 'SELECT * FROM results'",
     "query 'SELECT * FROM runs'",
-    "query 'SELECT * FROM corpora'",
     "query 'SELECT text, id FROM captions'",
     "search circle --encoder tiny-clip --corpus shapes-sample12",
     "list ids shapes-sample12 --modality caption --quiet",

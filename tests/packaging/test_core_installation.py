@@ -69,7 +69,6 @@ def needs(name: str, libraries: str, extra: str) -> str:
 REFUSED = {
     "tiny-colpali": needs("tiny-colpali", "colpali-engine", "colpali"),
     "dfn5b-h": needs("dfn5b-h", "open-clip", "openclip"),
-    "xlm-roberta-base-vit-b-32": needs("xlm-roberta-base-vit-b-32", "open-clip", "openclip"),
     "jina-clip-v1": needs("jina-clip-v1", "einops, timm", "jina"),
     "uform-multilingual-v2": needs("uform-multilingual-v2", "uform, torchvision", "uform"),
 }

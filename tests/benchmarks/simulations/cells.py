@@ -16,8 +16,9 @@ from capim.tasks.statistics.decision import ALPHA, decide
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import interval_of
 from capim.tasks.statistics.pairs import Comparison, Scale, compare_encoders
+from tests.benchmarks.made import unit
 from tests.benchmarks.rows import Row
-from tests.benchmarks.simulations.shares import Rate
+from tests.benchmarks.simulations.shares import Rate, percent
 
 SEED = 63
 SHARE = Scale(share=True, span=1.0)
@@ -169,8 +170,8 @@ def dependent(n: int) -> list[Row]:
             queries = None if asked is None else centres[of_query] + 0.1 * rng.normal(size=(asked, 16))
             hits = []
             for _ in range(2):
-                seen = _unit(documents + rng.normal(size=documents.shape))
-                scores = (seen if queries is None else _unit(queries + 0.1 * rng.normal(size=queries.shape))) @ seen.T
+                seen = unit(documents + rng.normal(size=documents.shape))
+                scores = (seen if queries is None else unit(queries + 0.1 * rng.normal(size=queries.shape))) @ seen.T
                 if queries is None:
                     np.fill_diagonal(scores, -1.0)
                 hits.append((label[scores.argmax(axis=1)] == of_query).astype(np.float64))
@@ -179,11 +180,6 @@ def dependent(n: int) -> list[Row]:
         name = f"two equally noisy encoders called different, {what}"
         found.append(_row(name, Rate("", wrong / n, n), "", old, "said in the report, not promised"))
     return found
-
-
-def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    scaled: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return scaled
 
 
 def strata(n: int) -> list[Row]:
@@ -233,7 +229,4 @@ def sizes_that_inform(n: int) -> list[Row]:
 
 def _row(name: str, rate: Rate | None, bar: str, old: str, note: str = "") -> Row:
     peer = f"0.3.0: {old} %" if old else ""
-    if rate is None:
-        return Row(name, None, "%", "", peer, note)
-    error = f"{rate.n:,} data sets, standard error {100 * rate.standard_error:.1f} points"
-    return Row(name, 100 * rate.rate, "%", bar, peer, f"{note}; {error}" if note else error)
+    return Row(name, None, "%", "", peer, note) if rate is None else percent(name, rate, bar, peer, note)

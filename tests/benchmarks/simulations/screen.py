@@ -20,7 +20,7 @@ from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.pairs import Comparison, Scale, compare_encoders
 from capim.tasks.statistics.ranking import rank_over_corpora
 from tests.benchmarks.rows import Row
-from tests.benchmarks.simulations.shares import Rate
+from tests.benchmarks.simulations.shares import Rate, percent
 
 SEED = 41
 BAR = "<= 5"
@@ -42,21 +42,22 @@ def rows(n: int) -> list[Row]:
         shared, alone = false_screens(n_encoders, n_corpora, n)
         old = {(2, 1): "issue 41: .07", (5, 3): "issue 41: .25"}.get((n_encoders, n_corpora), "")
         name = f"first screen of {n_encoders} equal encoders on {n_corpora} corpora: any false better or worse"
-        found.append(_row(name, shared, peer=old, note=f"each figure by itself {100 * alone.rate:.1f} %"))
+        found.append(percent(name, shared, BAR, peer=old, note=f"each figure by itself {100 * alone.rate:.1f} %"))
     for n_encoders, old in ((1, ".18 / .17"), (4, ".54 / .55"), (10, ".87 / .86")):
         rate = false_chance(n_encoders, n)
         name = f"{n_encoders} guessers in 7 categories: any better than or below chance"
-        found.append(_row(name, rate, peer=f"issue 41: {old}", note="250 pairs each"))
+        found.append(percent(name, rate, BAR, peer=f"issue 41: {old}", note="250 pairs each"))
     for structure in STRUCTURES:
         rate = guessers_of(structure, n)
-        found.append(_row(f"guessers, {structure}: better than or below chance", rate, note="captions agree"))
+        found.append(percent(f"guessers, {structure}: better than or below chance", rate, BAR, note="captions agree"))
         claims, covers = equal_pairs(structure, n)
-        found.append(_row(f"two equal encoders, {structure}: better or worse", claims))
-        found.append(_row(f"two encoders 10 points apart, {structure}: simultaneous interval covers", covers, ">= 93"))
+        found.append(percent(f"two equal encoders, {structure}: better or worse", claims, BAR))
+        name = f"two encoders 10 points apart, {structure}: simultaneous interval covers"
+        found.append(percent(name, covers, ">= 93"))
     for n_clusters, old in ((6, ".26"), (10, ".10"), (20, ".07")):
         every, silent = skewed(n_clusters, n)
         name = f"skewed differences of mean 0, {n_clusters} images: claims without “few images” beside them"
-        found.append(_row(name, silent, peer=f"issue 41: {old}", note=f"claims {100 * every.rate:.1f} %"))
+        found.append(percent(name, silent, BAR, peer=f"issue 41: {old}", note=f"claims {100 * every.rate:.1f} %"))
     for name, n_corpora, shared_images, old in (
         ("one corpus under three names", 3, 1.0, "“95 % confidence” where p is .24"),
         ("three corpora that share half their images", 3, 0.5, ".10"),
@@ -64,13 +65,8 @@ def rows(n: int) -> list[Row]:
     ):
         rate = false_ranks(n_corpora, shared_images, n)
         title = f"{name}, joined by photograph: any false rank of equal encoders"
-        found.append(_row(title, rate, peer=f"issue 41: {old}"))
+        found.append(percent(title, rate, BAR, peer=f"issue 41: {old}"))
     return found
-
-
-def _row(name: str, rate: Rate, bar: str = BAR, *, peer: str = "", note: str = "") -> Row:
-    error = f"{rate.n:,} data sets, standard error {100 * rate.standard_error:.1f} points"
-    return Row(name, 100 * rate.rate, "%", bar, peer, f"{note}; {error}" if note else error)
 
 
 def false_screens(n_encoders: int, n_corpora: int, n: int, *, n_images: int = 150) -> tuple[Rate, Rate]:

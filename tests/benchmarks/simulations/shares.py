@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Hits, Interval, interval_of, student_interval
+from tests.benchmarks.rows import Row
 
 LEVEL = 0.95
 AT_ONCE = 50  # data sets that share their random draws; enough groups keep the study's own noise small
@@ -34,6 +35,12 @@ class Rate(NamedTuple):
     def standard_error(self) -> float:
         """Of the rate, from the finite number of data sets."""
         return float(np.sqrt(self.rate * (1 - self.rate) / max(self.n, 1)))
+
+
+def percent(name: str, rate: Rate, bar: str = "", peer: str = "", note: str = "") -> Row:
+    """Return the row of a rate, in percent; its note ends with the standard error."""
+    error = f"{rate.n:,} data sets, standard error {100 * rate.standard_error:.1f} points"
+    return Row(name, 100 * rate.rate, "%", bar, peer, f"{note}; {error}" if note else error)
 
 
 def _log_normal(n_images: int) -> NDArray[np.int64]:
