@@ -10,6 +10,7 @@ within the step of the file system's clock.
 from __future__ import annotations
 
 import hashlib
+import http.client
 import io
 import random
 import re
@@ -129,12 +130,16 @@ class Downloads:
                     data: bytes = answer.read(_LARGEST + 1)
                 if len(data) > _LARGEST:
                     raise OSError(f"{url}: more than {_LARGEST:,} bytes")
+                if answer.length:  # the bytes that are still to come, if the server said how many there are
+                    raise http.client.IncompleteRead(data, answer.length)
             except urllib.error.HTTPError as error:
                 if error.code < 500:
                     raise OSError(f"{url}: {error.code} {error.reason}") from error
                 reason = f"{error.code} {error.reason}"
             except urllib.error.URLError as error:
                 reason = str(error.reason)
+            except http.client.HTTPException as error:
+                reason = repr(error)
             else:
                 return data
             if attempt + 1 < _ATTEMPTS:
