@@ -18,6 +18,7 @@ import sys
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -92,7 +93,7 @@ class Zipped:
         try:
             with zipfile.ZipFile(self.path) as opened:
                 return opened.read(key)
-        except (KeyError, zipfile.BadZipFile) as error:
+        except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
             raise FileNotFoundError(f"{key!r} cannot be read from {self.path.name}: {error}") from error
 
 
