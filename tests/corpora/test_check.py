@@ -207,6 +207,8 @@ def test_a_check_warns_of_no_language_that_looks_like_its_code(tmp_path: Path, r
 def test_a_check_names_images_that_are_in_no_row_or_have_another_name(tmp_path: Path) -> None:
     assert "1 images of the folder are in no row, first 'b.png'" in warned(tmp_path, "image,caption\na.png,red\n")
     assert "in no row" not in warned(tmp_path, "image,caption\na.png,red\nb.png,blue\n")
+    inner = write(tmp_path / "inner", {"images/a.png": None, "captions.csv": "image,caption\nimages/a.png,red\n"})
+    assert "in no row" not in "\n".join(check_corpus(inner / "captions.csv").columns)
     folder = tmp_path / "my photos"
     assert "1 images are files with another name, the first 'a.PNG': 'a.png'" in warned(
         folder, "image,caption\na.PNG,red\n"

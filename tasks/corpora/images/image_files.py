@@ -123,20 +123,20 @@ class _ImageFiles:
         return None if close is None else alike[close]
 
     @cached_property
-    def files(self) -> list[str]:
-        """Every image file once, relative to the first of the folders that it is below."""
+    def by_path(self) -> dict[Path, str]:
+        """Return every image file with its name relative to the first of the folders that it is below."""
         by_path: dict[Path, str] = {}
         for folder in self._folders:
             for file in images_below(folder):
                 by_path.setdefault(folder / file, file)
-        return list(by_path.values())
+        return by_path
 
     @cached_property
     def _by_last_part(self) -> dict[Callable[[str], str], dict[str, list[tuple[str, str]]]]:
         """Return how a path is folded -> last part of a folded path -> the folded paths with it, and their files."""
         groups: dict[Callable[[str], str], dict[str, list[tuple[str, str]]]] = {_fold: {}, _fold_stem: {}}
         for fold, group in groups.items():
-            for file in self.files:
+            for file in self.by_path.values():
                 group.setdefault((place := fold(file)).rpartition("/")[2], []).append((place, file))
         return groups
 
@@ -190,8 +190,8 @@ class LocatedImages(NamedTuple):
     def tell_unnamed(self, where: object) -> None:
         """Warn of image files below the folders that are none of these images."""
         folders = self.source.roots if isinstance(self.source, Folders) else ()
-        named = {row.key for row in self.rows}
-        if unnamed := [file for file in _ImageFiles(folders).files if file not in named]:
+        named = {folder / row.key.replace("\\", "/") for row in self.rows for folder in folders}
+        if unnamed := [file for path, file in _ImageFiles(folders).by_path.items() if path not in named]:
             tell(f"warning: {where}: {len(unnamed):,} images of the folder are in no row, first {unnamed[0]!r}")
 
     def corpus(self, name: str, captions: Iterable[CaptionRow], **more: Any) -> Corpus:
