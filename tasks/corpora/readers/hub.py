@@ -129,6 +129,7 @@ def load_split(
     revision: str | None = None,
     need: Sequence[str] = (),
     files: Sequence[Path] = (),
+    or_only: bool = False,
 ) -> HubSplit:
     """One split of a data set on the hub, or of a folder: in the hub's layout, or written by ``save_to_disk``.
 
@@ -139,6 +140,7 @@ def load_split(
         revision: Branch, tag or commit.
         need: Columns that must exist.
         files: Parquet files of the folder to read, where it is known which.
+        or_only: True to read the only split of a configuration, whatever its name.
 
     Raises:
         RequestError: It cannot be reached, is gated, or lacks the split or a column; the message says what to do.
@@ -152,7 +154,7 @@ def load_split(
     elif shards := files or _parquet_shards(local):
         loaded = datasets.load_dataset("parquet", data_files=[str(file) for file in shards], split="train")
     else:
-        loaded = _published_split(dataset, split, config, revision)
+        loaded = _published_split(dataset, split, config, revision, or_only=or_only)
         split = str(loaded.split or split or "test")
     where = f"{dataset} (split {split})" if split else dataset
     if missing := [column for column in need if column not in loaded.column_names]:
@@ -201,7 +203,9 @@ def _parquet_shards(path: Path) -> list[Path]:
     return sorted(file for file in path.glob("*.parquet") if file.stem.isdigit()) if path.is_dir() else []
 
 
-def _published_split(dataset: str, split: str | None, config: str | None, revision: str | None) -> Dataset:
+def _published_split(
+    dataset: str, split: str | None, config: str | None, revision: str | None, *, or_only: bool
+) -> Dataset:
     import datasets
 
     given = {"data_dir": config} if config is not None and "/" in config else {"name": config}
@@ -213,7 +217,7 @@ def _published_split(dataset: str, split: str | None, config: str | None, revisi
             splits = datasets.get_dataset_split_names(dataset, config, revision=revision)
             if local and split is None:
                 split = choose_split(dataset, splits)
-            elif len(splits) == 1:  # one table of several: of its only split, whatever its name
+            elif len(splits) == 1 and (or_only or split is None):
                 split = splits[0]
         if not Path(builder.cache_dir).is_dir():
             _download(builder.config.data_files or {})
@@ -336,7 +340,9 @@ def read_hub(
         RequestError: The data set cannot be read, lacks a column, or its rows are faulty; lists every fault.
     """
     loaded = load_split(dataset, split=split, config=config, revision=revision)
-    read = forms.rows_to_read(loaded.table(), None, columns or {})
+    local = Path(dataset)
+    in_rows = split if not is_saved(local) and _parquet_shards(local) else None  # plain files have no other splits
+    read = forms.rows_to_read(loaded.table(), in_rows, columns or {})
     options = forms.RowOptions(form, columns or {}, language, reference_language, ids_only)
     if images is not None or ids_only:
         read = read._replace(source=None)

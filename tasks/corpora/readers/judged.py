@@ -49,7 +49,7 @@ def read_judged(
     *,
     images: str | Path | Sequence[str | Path] | None = None,
     revision: str | None = None,
-    split: str = "test",
+    split: str | None = None,
     subsets: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     language: str = "en",
@@ -68,6 +68,8 @@ def read_judged(
             a folder of it, with a query and its page in each row (:func:`question_columns`).
         images: Folder of the pages, where the table of documents holds none; unless given, ``images/`` or the folder
             itself. Without a table of documents the images of the folder are the documents.
+        split: Of tables with several splits; ``test`` or the only one, unless given. Judgements are of no other split
+            than the given one; documents and queries may be.
         subsets: Parts to read, such as ViDoRe's languages; all by default. They share their documents.
         columns: ``table.role`` -> column, for roles without a column of a usual name: ``queries.query``.
         main_metric: Headline of the corpus.
@@ -80,8 +82,8 @@ def read_judged(
     local = Path(dataset).expanduser()
     place = str(local.absolute()) if local.exists() else dataset
     require_known(place, "columns", columns or {}, [f"{name}.{role}" for name in TABLES for role in FORMS[name].roles])
-    files = JudgedFiles(place, split, columns or {}, revision, images=images, ids_only=ids_only)
-    files = files.with_questions()
+    files = JudgedFiles(place, split or "test", columns or {}, revision, images=images, ids_only=ids_only)
+    files = files._replace(given=split is not None).with_questions()
     name = name or corpus_name(Path(place))
     return _corpus(files, subsets, language=language, main_metric=main_metric, name=name)
 
@@ -365,6 +367,8 @@ class JudgedFiles(NamedTuple):
         configs: Configurations on the hub, where they are known; the hub names them otherwise.
         images: Folder or folders of the pages, where the table of documents holds none.
         ids_only: Use no images, and accept queries without a text.
+        given: True if the user names the split, so that judgements of another are not read.
+        tables: The tables, where they were made from one.
     """
 
     place: str
@@ -374,6 +378,7 @@ class JudgedFiles(NamedTuple):
     configs: tuple[str, ...] = ()
     images: str | Path | Sequence[str | Path] | None = None
     ids_only: bool = False
+    given: bool = False
     tables: Mapping[TableName, TableRows] = MappingProxyType({})
 
     @property
@@ -456,7 +461,9 @@ class JudgedFiles(NamedTuple):
             return None if config is None else self._loaded(name, [], config)
         for each in names:
             if by_split := _files(self.folder, each):
-                files = by_split.get(self.split) or by_split[choose_split(self.folder / each, list(by_split))]
+                wanted = None if self._may_be_of_any_split(name) or "" in by_split else self.split
+                split = self.split if self.split in by_split else choose_split(self.folder / each, [*by_split], wanted)
+                files = by_split[split]
                 return self._loaded(name, files, "") if files[0].suffix == ".parquet" else self._read(name, files[0])
         return None
 
@@ -482,9 +489,18 @@ class JudgedFiles(NamedTuple):
         inner = (f"{name}/queries" for name in names if "." not in name)
         return names + [name for name in inner if (self.folder / name).is_dir()]
 
+    def _may_be_of_any_split(self, name: TableName) -> bool:
+        return not (self.given and name == "judgements")
+
     def _loaded(self, name: TableName, files: Sequence[Path], config: str) -> TableRows:
-        split = None if files else self.split
-        loaded = load_split(self.place, split=split, config=config or None, revision=self.revision, files=files)
+        loaded = load_split(
+            self.place,
+            split=None if files else self.split,
+            config=config or None,
+            revision=self.revision,
+            files=files,
+            or_only=self._may_be_of_any_split(name),
+        )
         where = str(files[0]) if files else f"{self.place} ({config})"
         return self._by_role(name, loaded.table()._replace(where=where))
 

@@ -281,7 +281,8 @@ def _read_tables(
         table = table._replace(columns={**table.columns, **table.hub_columns}, nested=False)
         for part in parts:
             split_of_hub, config = table.split.format(part=part), table.configs.get(part)
-            loaded = load_split(dataset, split=split_of_hub, config=config, revision=revision or pinned(dataset))
+            commit = revision or pinned(dataset)
+            loaded = load_split(dataset, split=split_of_hub, config=config, revision=commit, or_only=True)
             hub, place = hub or loaded, loaded.name
             tables[part] = rows_of(loaded)
     else:

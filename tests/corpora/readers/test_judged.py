@@ -224,6 +224,7 @@ LINE = 'name it with columns = { "judgements.grade" = "…" }'
         ({"qrels/test.tsv": "a\tb\tc\n1\t2\t3\n"}, {}, f"no column for grade; it has a, b, c; {LINE}"),
         ({}, {"columns": {"judgement.grade": "c"}}, "unknown columns judgement.grade; known: documents.id"),
         ({}, {"subsets": ["german"]}, "unknown subsets german"),
+        ({}, {"split": "dev"}, "qrels: no split 'dev'; it has test"),
         ({"images/p2.png": None}, {}, "root: p2"),
     ],
 )
