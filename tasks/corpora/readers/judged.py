@@ -464,7 +464,12 @@ class JudgedFiles(NamedTuple):
                 wanted = None if self._may_be_of_any_split(name) or "" in by_split else self.split
                 split = self.split if self.split in by_split else choose_split(self.folder / each, [*by_split], wanted)
                 files = by_split[split]
-                return self._loaded(name, files, "") if files[0].suffix == ".parquet" else self._read(name, files[0])
+                if files[0].suffix == ".parquet":
+                    return self._loaded(name, files, "")
+                if len(files) > 1:
+                    names = some([file.relative_to(self.folder).as_posix() for file in files])
+                    raise RequestError(f"{self.folder}: {name} are in several files, {names}; join them in one")
+                return self._read(name, files[0])
         return None
 
     def require(self, name: TableName, subset: str) -> TableRows:

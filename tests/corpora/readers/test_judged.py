@@ -238,6 +238,13 @@ def test_what_is_wrong_in_the_tables_is_named(
     assert expected in refusal({**description, **options})
 
 
+def test_judgements_in_two_files_of_one_split_are_not_read_from_the_first_alone(tmp_path: Path) -> None:
+    description = beir(tmp_path / "root")
+    write(tmp_path / "root", {"qrels/test-00001-of-00002.tsv": f"{HEADER}q2\tp1\t1\n"})
+    expected = "judgements are in several files, qrels/test-00001-of-00002.tsv, qrels/test.tsv; join them in one"
+    assert expected in refusal(description)
+
+
 def test_a_judgement_twice_is_one_negative_is_not_relevant_and_other_queries_are_ignored(tmp_path: Path) -> None:
     others = [("q1", "p1", "2.0"), ("q2", "p1", -1), ("in another language", "p1", 1)]
     corpus = open_corpus(beir(tmp_path / "root", [*QRELS, *others]))
