@@ -419,16 +419,23 @@ class JudgedFiles(NamedTuple):
         for number, row in enumerate(rows_by_role("questions", read, given, _ASKED, table="questions"), start=1):
             cells = (row.get("name", row["image"]), row["image"])
             names, images = (cell if isinstance(cell, list) else [cell] for cell in cells)
-            pages = {str(name): image for name, image in zip(names, images, strict=False) if name not in (None, "")}
+            if len(names) != len(images):
+                raise RequestError(f"{read.where}: row {number} has {len(images)} images and {len(names)} names")
+            pages = [(str(name), image) for name, image in zip(names, images, strict=True) if name not in (None, "")]
             if not pages:
                 lacking = "name" if "name" in row else "image"
                 raise RequestError(f"{read.where}: row {number} has no {lacking}, which names the page")
-            for document, image in pages.items():
-                documents.setdefault(document, {"id": document, "image": image})
+            for document, image in pages:
+                first = documents.setdefault(document, {"id": document, "image": image})["image"]
+                if read.source is None and first and image and first != image:
+                    raise RequestError(
+                        f"{read.where}: row {number}: {document!r} names two pages, {first!r} and {image!r}; write the "
+                        'column that names each page, columns = { "documents.id" = "…" }'
+                    )
             for text in filter(str.strip, said(row["query"], f"{read.where}: row {number}")):
                 asked = queries.setdefault(text, {"id": f"q{len(queries) + 1}", "query": text})
                 graded = {"query": asked["id"], "grade": row.get("grade", 1)}
-                judgements += [{**graded, "document": document} for document in pages]
+                judgements += [{**graded, "document": document} for document, _ in pages]
         return self._replace(
             tables={
                 "documents": read._replace(available=("id", "image"), rows=documents.values()),

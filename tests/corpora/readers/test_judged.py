@@ -141,6 +141,15 @@ def test_a_table_of_queries_pages_and_grades_is_a_judged_corpus(tmp_path: Path) 
     assert len(open_corpus({**described, "columns": {"queries.query": "question"}}).captions) == 1
 
 
+def test_the_pages_of_a_row_have_as_many_names_and_a_name_is_of_one_page(tmp_path: Path) -> None:
+    described = {"reader": "judged", "dataset": str(tmp_path / "asked.jsonl"), "columns": {"queries.query": "query"}}
+    json_lines(tmp_path / "asked.jsonl", [{"query": "where", "image": ["p1.png", "p2.png"], "doc_id": "r"}])
+    assert "asked.jsonl: row 1 has 2 images and 1 names" in refusal(described)
+    rows = [{"query": query, "image": f"p{n}.png", "doc_id": "r"} for n, query in enumerate(("where", "who"))]
+    json_lines(tmp_path / "asked.jsonl", rows)
+    assert "asked.jsonl: row 2: 'r' names two pages, 'p0.png' and 'p1.png'" in refusal(described)
+
+
 def test_text_and_place_of_a_page_group_and_types_of_a_query_are_kept(tmp_path: Path) -> None:
     beir(tmp_path / "one")
     first = {"_id": "p1", "text": "words", "doc_id": "report", "page_number_in_doc": 7}
