@@ -80,7 +80,7 @@ def read_image_queries(
 
 
 def _cropped(row: ImageRow, box: Sequence[float] | None) -> ImageRow:
-    """The image, or its box: left, top, right and bottom, in pixels, rounded outwards to whole ones."""
+    """Return the image, or its box: left, top, right and bottom in pixels, each rounded as Pillow's ``crop`` does."""
     if box is None:
         return row
     left, top, right, bottom = (round(float(end)) for end in box)
@@ -90,7 +90,7 @@ def _cropped(row: ImageRow, box: Sequence[float] | None) -> ImageRow:
 def _read(path: Path, columns: Columns) -> _Asked:
     content = _unpickled(path) if path.suffix == ".pkl" else read_json(path) if path.suffix == ".json" else None
     if isinstance(content, dict) and {"imlist", "qimlist", "gnd"} <= content.keys():
-        return _landmarks(content)
+        return _landmarks(path, content)
     rows: list[Mapping[str, Any]] = [*(open_table(path)[1] if content is None else content)]
     known = list(map(str, rows[0])) if rows and isinstance(rows[0], Mapping) else []
     for fields, read in _PUBLISHED:
@@ -106,12 +106,16 @@ def _read(path: Path, columns: Columns) -> _Asked:
     return _OWN[name](rows_by_role(name, TableRows(str(path), known, rows), columns))
 
 
-def _landmarks(content: Mapping[str, Any]) -> _Asked:
-    searched, queries = content["imlist"], content["qimlist"]
-    boxes = {query: judged.get("bbx") for query, judged in zip(queries, content["gnd"], strict=True)}
+def _landmarks(path: Path, content: Mapping[str, Any]) -> _Asked:
+    searched, queries, truth = content["imlist"], content["qimlist"], content["gnd"]
+    if len(queries) != len(truth):
+        raise RequestError(f"{path}: {len(queries)} queries in qimlist and {len(truth)} in gnd")
+    boxes = {query: judged.get("bbx") for query, judged in zip(queries, truth, strict=True)}
+    if both := [image for image in dict.fromkeys(searched) if boxes.get(image) is not None]:
+        raise RequestError(f"{path}: queries with a box are also in imlist, whole: {some(both)}; give them other names")
     rows = [
         RelevanceRow(REVISITED, "i2i", query, searched[at], grade)
-        for query, judged in zip(queries, content["gnd"], strict=True)
+        for query, judged in zip(queries, truth, strict=True)
         for what, grade in _GRADES.items()
         for at in judged.get(what, ())
     ]
