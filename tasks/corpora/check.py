@@ -77,7 +77,7 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
     judged, labels = {}, corpus.relevance.filter(pc.field("ground_truth") == LABEL)
     if n_judged := corpus.relevance.filter(pc.field("ground_truth") == JUDGED).num_rows:
         relevant = [row["count_all"] for row in queries if row["ground_truth"] == JUDGED]
-        judged = dict(zip(_JUDGED, (n_judged, min(relevant), max(relevant)), strict=True))
+        judged = dict(zip(_JUDGED, (n_judged, min(relevant, default=0), max(relevant, default=0)), strict=True))
     return {
         "images": images.num_rows,
         "captions": captions.num_rows,

@@ -58,6 +58,12 @@ def test_facts_count_by_hand() -> None:
     }
 
 
+def test_judged_documents_may_all_be_irrelevant() -> None:
+    irrelevant = RelevanceRow("judged", "t2i", "q", "a", 0)
+    corpus = build_corpus("c", [ImageRow("a")], [CaptionRow("q", None, "red")], source=None, relevance=[irrelevant])
+    assert list(corpus_facts(corpus)["judged"].values()) == [1, 0, 0]
+
+
 def test_a_check_tells_what_a_run_would_leave_out(coco_folder: Path) -> None:
     images = coco_folder / "images"
     (images / "green.png").write_bytes(b"junk")

@@ -77,7 +77,7 @@ def read_labels(
     for text in texts:
         if "{}" not in text:
             faults.add("prompts without {}, where the class goes", repr(text))
-    for label in classes.keys() - {*known, *names}:
+    for label in sorted(classes.keys() - {*known, *names}):
         faults.add(f"classes has a label that no image has; {did_you_mean(label, known)}it names", repr(label))
     if len(known) < 2:
         faults.add("fewer than two classes; a class is a folder, or a value of the column label", ", ".join(known))
