@@ -250,10 +250,11 @@ def _ambiguous(row: StoredCorpus, other: str) -> str:
 def _unknown(what: What, rows: Sequence[StoredCorpus], uri: str) -> str:
     shown = what if isinstance(what, str) else str(what.get("name") or what.get("root") or what.get("reader"))
     names = sorted({str(row.name) for row in rows})
-    location = location_of(what) if isinstance(what, str) else ""
+    location = location_of(what)
     same = [str(row.name) for row in rows if location in row.locations]  # among them samples of the same data
     hint = f"did you mean {same[0]!r}? " if same else did_you_mean(corpus_name(Path(shown)), names)
-    command = f". Run `capim embed --corpora {shown}` with an encoder first" if _can_be_read(location_of(what)) else ""
+    given = f"--corpora {shown}" if isinstance(what, str) else "SUITE.toml"
+    command = f". Run `capim embed {given}` with an encoder first" if _can_be_read(location) else ""
     return (
         f"corpus {shown!r} is not in the store{uri and f' {uri}'}; {hint}it holds {', '.join(names) or 'none'}{command}"
     )
