@@ -60,7 +60,7 @@ class HubSplit:
     roots: tuple[Path, ...]
 
     def read(self, key: str) -> bytes:
-        """The encoded bytes of one cell; raises ``OSError`` if it holds no image."""
+        """Return the encoded bytes of one cell; raise ``OSError`` if it holds no image."""
         column, _, row = key.rpartition("/")
         if column not in self.dataset.column_names or not row.isdigit() or int(row) >= len(self.dataset):
             raise FileNotFoundError(f"{key!r}: no such column or row in the data set")
@@ -79,7 +79,7 @@ class HubSplit:
         return next((file for file in inside if file.is_file()), inside[0]).read_bytes()
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """All columns but the images, row by row, as they are stored: no sound or video in them is decoded."""
+        """Return all columns but the images, row by row, as they are stored: no sound or video in them is decoded."""
         texts = [column for column in self.dataset.column_names if column not in self.images]
         if not texts:
             return iter({} for _ in range(len(self.dataset)))
@@ -87,7 +87,7 @@ class HubSplit:
         return (row for batch in batches for row in batch.to_pylist())
 
     def table(self) -> forms.TableRows:
-        """All columns, row by row; of an image its key in the split."""
+        """Return all columns, row by row; of an image its key in the split."""
         rows = ({**row, **{name: f"{name}/{n}" for name in self.images}} for n, row in enumerate(self.rows()))
         return forms.TableRows(self.name, self.dataset.column_names, rows, self.origin, self if self.images else None)
 
@@ -107,7 +107,7 @@ class HubSplit:
         return LocatedImages([row for row in rows if row.key not in absent], self, empty)
 
     def _absent(self) -> set[str]:
-        """Keys of the image cells that hold nothing."""
+        """Return keys of the image cells that hold nothing."""
         empty = {""}
         for column in self.images:
             start = 0
@@ -131,7 +131,7 @@ def load_split(
     files: Sequence[Path] = (),
     or_only: bool = False,
 ) -> HubSplit:
-    """One split of a data set on the hub, or of a folder: in the hub's layout, or written by ``save_to_disk``.
+    """Return one split of a data set on the hub, or of a folder: in the hub's layout, or written by ``save_to_disk``.
 
     Args:
         dataset: Hub id, folder, or a Parquet file with images in it.
@@ -179,7 +179,7 @@ def is_saved(folder: Path) -> bool:
 
 
 def _saved_split(folder: Path, split: str | None) -> tuple[Dataset, str]:
-    """The split of a folder, and its name, "" if it has none."""
+    """Return the split of a folder, and its name, "" if it has none."""
     from datasets import DatasetDict, load_from_disk
 
     try:
@@ -247,7 +247,7 @@ def _refuse_files_elsewhere(dataset: str, files_of: Mapping[str, Iterable[str]])
 
 
 def configs_of(dataset: str, revision: str | None) -> list[str]:
-    """The configurations of a data set on the hub.
+    """Return the configurations of a data set on the hub.
 
     Raises:
         RequestError: It cannot be reached, or is gated; the message says what to do.
@@ -325,7 +325,7 @@ def read_hub(
     ids_only: bool = False,
     name: str | None = None,
 ) -> Corpus:
-    """The corpus of one split, in the order of its rows.
+    """Return the corpus of one split, in the order of its rows.
 
     The ids of images that the data set holds are ``column/row`` unless there is an ``id`` column. A column of images is
     found by its type if it is the only one, and by its name if there are several.

@@ -144,7 +144,7 @@ class _Text(NamedTuple):
 
 
 def _cirr(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
-    """The reference is no item of the gallery, nor of the subset."""
+    """Yield the texts of CIRR; the reference is no item of the gallery, nor of the subset."""
     for row in rows:
         reference, target = row["reference"], row["target_hard"]
         members = [image for image in row["img_set"]["members"] if image != reference]
@@ -159,7 +159,7 @@ def _fashion_iq(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
 
 
 def _circo(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
-    """Images are named by COCO's twelve digits."""
+    """Yield the texts of CIRCO; images are named by COCO's twelve digits."""
     for row in rows:
         targets = [f"{int(image):012d}.jpg" for image in row["gt_img_ids"]]
         yield _Text(str(row["id"]), row["relative_caption"], f"{int(row['reference_img_id']):012d}.jpg", targets)
@@ -202,7 +202,7 @@ class _PlainPickle(pickle.Unpickler):
     """Lists, dictionaries, numbers, texts and arrays; a file that names anything else is refused, not run."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """The functions that make arrays."""
+        """Return a function that makes arrays; raise ``RequestError`` for any other name."""
         if module.partition(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype", "scalar"):
             return super().find_class(module, name)
         raise RequestError(f"the file would run {module}.{name}; save it as JSON if you trust it")

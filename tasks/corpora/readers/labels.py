@@ -102,13 +102,13 @@ def _tars(folder: Path) -> list[Path]:
 
 
 def _templates(path: Path) -> list[str]:
-    """CLIP_benchmark's prompts next to its shards, in which ``{c}`` is the class; none where there are none."""
+    """Return CLIP_benchmark's prompts next to its shards, in which ``{c}`` is the class; none where there are none."""
     file = path / _TEMPLATES
     return [line.replace("{c}", "{}") for line in lines_of(read_text(file))] if file.is_file() else []
 
 
 def _shards(folder: Path) -> tuple[dict[str, list[str]], dict[str, str], LocatedImages]:
-    """Image -> its label, label -> its name, and the images; a name of several classes gets the class' number."""
+    """Return image -> label, label -> name, and the images; a name of several classes gets the number of its class."""
     called, faults = lines_of(read_text(folder / _CLASSES)), Faults(str(folder))
     label_of = [name if called.count(name) == 1 else f"{name} {n}" for n, name in enumerate(called)]
     labels, located = dict[str, list[str]](), LocatedImages([], TarShards(folder), [])
@@ -132,7 +132,7 @@ def are_classes(folder: Path) -> bool:
 
 
 def _labels(path: Path, columns: Columns | None, separator: str | None) -> dict[str, list[str]]:
-    """Image -> its labels."""
+    """Return image -> its labels."""
     if path.is_dir():
         found = {image: [Path(image).parent.name] for image in images_below(require_folder(path, "folder of classes"))}
         if not found:
@@ -186,7 +186,7 @@ def _prompts(prompts: str | Sequence[str]) -> list[str]:
 def prompts_of(
     known: Sequence[str], prompts: Sequence[str], classes: Mapping[str, str], language: str
 ) -> Iterator[CaptionRow]:
-    """Every prompt of every class; the number of the prompt is the ordinal."""
+    """Return every prompt of every class; the number of the prompt is the ordinal."""
     for label in known:
         called = classes.get(label, label.replace("_", " "))
         for at, prompt in enumerate(prompts):
