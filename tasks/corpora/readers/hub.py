@@ -152,7 +152,8 @@ def load_split(
     if not files and is_saved(local):
         loaded, split = _saved_split(local, split)
     elif shards := files or _parquet_shards(local):
-        loaded = datasets.load_dataset("parquet", data_files=[str(file) for file in shards], split="train")
+        with _hub_faults(dataset, dataset):
+            loaded = datasets.load_dataset("parquet", data_files=[str(file) for file in shards], split="train")
     else:
         loaded = _published_split(dataset, split, config, revision, or_only=or_only)
         split = str(loaded.split or split or "test")
@@ -271,10 +272,11 @@ def files_of(dataset: str, revision: str | None, pattern: str) -> Path:
 
 @contextmanager
 def _hub_faults(dataset: str, where: str) -> Iterator[None]:
-    """Raise what goes wrong on the hub as ``RequestError``, with what to do about it."""
+    """Raise what goes wrong on the hub, or with a local copy, as ``RequestError`` with what to do about it."""
     from datasets.exceptions import DatasetNotFoundError, DatasetsError
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError
 
+    local = Path(dataset).exists()
     gated = (
         f"{dataset}: cannot be read from the hub. If it is gated, accept its terms at "
         f"https://huggingface.co/datasets/{dataset} and log in (`hf auth login`, or a token in HF_TOKEN)"
@@ -284,6 +286,8 @@ def _hub_faults(dataset: str, where: str) -> Iterator[None]:
     except (GatedRepoError, DatasetNotFoundError) as error:
         raise RequestError(f"{gated} ({_first_line(error)})") from error
     except (ConnectionError, HfHubHTTPError, OSError) as error:
+        if local:
+            raise RequestError(f"{where}: cannot be read ({_first_line(error)}); copy it again") from error
         raise RequestError(
             f"{where}: not in the cache and the hub cannot be reached ({_first_line(error)}); connect once, "
             "or give local files instead"
@@ -294,9 +298,10 @@ def _hub_faults(dataset: str, where: str) -> Iterator[None]:
         raise RequestError(str(error)) from error
     # the library names no base class: a script, other columns by file, an address in the README, a damaged file
     except (ValueError, ImportError, RuntimeError, LookupError, TypeError, DatasetsError) as error:
+        download = f"download its files (`hf download {dataset} --repo-type dataset`) and"
         raise RequestError(
-            f"{where}: the library datasets cannot read it ({_first_line(error)}); download its files "
-            f"(`hf download {dataset} --repo-type dataset`) and read them as data of your own (docs/own_data.md)"
+            f"{where}: the library datasets cannot read it ({_first_line(error)}); "
+            f"{'copy its files again, or' if local else download} read them as data of your own (docs/own_data.md)"
         ) from error
 
 

@@ -228,6 +228,14 @@ def test_a_split_of_a_parquet_file_is_that_of_its_column(tmp_path: Path) -> None
         read_hub(str(tmp_path / "whole.parquet"), split="train")
 
 
+def test_a_damaged_parquet_file_is_named_with_what_to_do_here(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"image": [jpeg(0), jpeg(1)], "caption": TEXTS}), tmp_path / "00000.parquet")
+    write(tmp_path, {"00001.parquet": "PAR1 cut short"})
+    message = refusal({"reader": "hub", "dataset": str(tmp_path)})
+    assert "copy" in message
+    assert "hf download" not in message
+
+
 def test_a_path_in_a_cell_cannot_leave_the_folder_of_its_table(tmp_path: Path) -> None:
     write(tmp_path, {"secret.jpg": jpeg(0), "inside/a.jpg": jpeg(1)})
     file = tmp_path / "inside" / "t.parquet"
