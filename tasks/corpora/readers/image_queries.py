@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from capim.store.errors import RequestError, some
+from capim.store.files import reading
 from capim.store.forms import NO_COLUMNS, Columns, option
 from capim.store.schema import COMPOSED, EXCLUDED, REVISITED, SIMILARITY, SUBSET
 from capim.store.sets.lists import finite
@@ -63,7 +64,8 @@ def read_image_queries(
         RequestError: The file has none of these forms, or an image is missing.
     """
     path = require_file(Path(root).expanduser().absolute(), "file")
-    asked = _read(path, columns or NO_COLUMNS)
+    with reading(path):
+        asked = _read(path, columns or NO_COLUMNS)
     boxes = dict(asked.images)
     for more in read_json(Path(gallery)) if gallery else ():
         boxes.setdefault(str(more), None)
@@ -209,5 +211,8 @@ class _PlainPickle(pickle.Unpickler):
 
 
 def _unpickled(path: Path) -> Any:
-    with path.open("rb") as file:
-        return _PlainPickle(file).load()
+    try:
+        with path.open("rb") as file:
+            return _PlainPickle(file).load()
+    except pickle.UnpicklingError as error:
+        raise RequestError(f"{path} cannot be read as .pkl: {error}") from error
