@@ -81,11 +81,12 @@ def read_objects(file: Path) -> dict[str, list[str]]:
     """
     content = read_json(file)
     if isinstance(content, list):
-        placed = [(f"{file}: entry {n}", entry) for n, entry in enumerate(content)]
-        return {
-            str(files.field(row, "image_id", int | str, at)): files.field(row, "objects", list, at)
-            for at, row in placed
-        }
+        listed: dict[str, list[str]] = {}
+        for number, row in enumerate(content):
+            at = f"{file}: entry {number}"
+            image = str(files.field(row, "image_id", int | str, at))
+            listed.setdefault(image, []).extend(files.field(row, "objects", list, at))
+        return listed
     categories = {
         entry["id"]: files.field(entry, "name", str, f"{file}: categories")
         for entry in files.field(content, "categories", list, file)

@@ -138,6 +138,7 @@ def _labels(path: Path, columns: Columns | None, separator: str | None) -> dict[
         if not found:
             raise RequestError(f"{path}: no images in it; expected a folder for each class, with its images")
         return found
+    of_image: dict[str, list[str]] = {}
     if is_coco(path):
         name_of = {str(image["id"]): str(image.get("file_name", image["id"])) for image in read_json(path)["images"]}
         objects = {image: categories for image, categories in read_objects(path).items() if categories}
@@ -146,14 +147,15 @@ def _labels(path: Path, columns: Columns | None, separator: str | None) -> dict[
                 f"{path}: its annotations name {len(strange)} images that its list `images` does not have, "
                 f"first {strange[0]!r}; add them there, or leave their annotations out"
             )
-        return {name_of[image]: categories for image, categories in objects.items()}
-    of_image: dict[str, list[str]] = {}
-    for row in rows_by_role("labels", TableRows(str(path), *open_table(path)), columns or NO_COLUMNS, _WAYS):
-        cell = unlisted(row["label"])
-        cells = cell if isinstance(cell, list) else str(cell).split(separator) if separator else [cell]
-        texts = [str(each).strip() if separator else str(each) for each in cells]
-        of_image.setdefault(str(row["image"]), []).extend(texts)
-    _tell_of_several(path, of_image)
+        for image, categories in objects.items():
+            of_image.setdefault(name_of[image], []).extend(categories)
+    else:
+        for row in rows_by_role("labels", TableRows(str(path), *open_table(path)), columns or NO_COLUMNS, _WAYS):
+            cell = unlisted(row["label"])
+            cells = cell if isinstance(cell, list) else str(cell).split(separator) if separator else [cell]
+            texts = [str(each).strip() if separator else str(each) for each in cells]
+            of_image.setdefault(str(row["image"]), []).extend(texts)
+        _tell_of_several(path, of_image)
     return {name: list(dict.fromkeys(labels)) for name, labels in of_image.items()}
 
 
