@@ -220,14 +220,22 @@ def of_languages(read: TableRows, columns: Columns) -> TableRows:
     if absent := [column for column in codes if column not in read.available]:
         raise RequestError(f"{read.where}: no column {', '.join(map(repr, absent))}; it has {some(read.available, 20)}")
     others = [column for column in read.available if column not in codes]
-    rows = (
-        {**{column: row.get(column) for column in others}, "caption": row[column], "language": code}
-        for row in read.rows
-        for column, code in codes.items()
-        if row.get(column)
-    )
+
+    def rows() -> Iterator[dict[str, Any]]:
+        faults = Faults(read.where)
+        for number, row in enumerate(read.rows, start=1):
+            said = {column: code for column, code in codes.items() if row.get(column)}
+            if not said:
+                faults.add("rows without a caption in any language", f"row {number}")
+            for column, code in said.items():
+                yield {**{name: row.get(name) for name in others}, "caption": row[column], "language": code}
+        if not skips_bad_rows():
+            faults.raise_any()
+        for line in faults.lines():
+            tell(f"warning: {line}; they are left out")
+
     made = {**read.made, "caption": [*codes], "language": ()}
-    return read._replace(available=[*others, "caption", "language"], rows=rows, made=made)
+    return read._replace(available=[*others, "caption", "language"], rows=rows(), made=made)
 
 
 def _languages(available: Sequence[str], columns: Columns) -> dict[str, str]:
