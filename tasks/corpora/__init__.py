@@ -63,7 +63,7 @@ class CorpusEntry:
 
 
 def _entry(task: JudgedTask) -> CorpusEntry:
-    """The entry of a published corpus of queries, pages and judgements."""
+    """Return the entry of a published corpus of queries, pages and judgements."""
     known = next((counts for counts in task.subsets.values() if counts is not None), None)
     size = "no published counts"
     if known is not None and task.n_documents is not None:

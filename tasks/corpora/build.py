@@ -108,7 +108,7 @@ class Faults:
         self._examples.setdefault(kind, []).append(example)
 
     def lines(self) -> list[str]:
-        """One line for every kind of fault."""
+        """Return one line for every kind of fault."""
         return [
             f"{self._where}: {kind}" + (f": {some(examples)}" if any(examples) else "")
             for kind, examples in self._examples.items()
@@ -135,7 +135,7 @@ def build_corpus(
     languages_reference: str = "en",
     main_metric: str = "",
 ) -> Corpus:
-    """The corpus of these rows, in their order, with the hash and size of every image.
+    """Return the corpus of these rows, in their order, with the hash and size of every image.
 
     Args:
         name: ``[A-Za-z0-9._-]``.
@@ -196,7 +196,7 @@ def build_corpus(
 
 
 def _table(rows: Iterable[Row], schema: pa.Schema, faults: Faults) -> pa.Table:
-    """The rows as a table; raises the faults so far if a value does not fit the schema."""
+    """Return the rows as a table; raise the faults so far if a value does not fit the schema."""
     batches = []
     iterator = iter(rows)
     while block := list(islice(iterator, BLOCK)):
@@ -211,7 +211,7 @@ def _table(rows: Iterable[Row], schema: pa.Schema, faults: Faults) -> pa.Table:
 
 
 def _offender(block: Sequence[Row], schema: pa.Schema, error: Exception) -> str:
-    """The first row and column of a block that Arrow does not take."""
+    """Return the first row and column of a block that Arrow does not take."""
     for row in block:
         for value, field in zip(row, schema, strict=True):
             try:
@@ -222,7 +222,7 @@ def _offender(block: Sequence[Row], schema: pa.Schema, error: Exception) -> str:
 
 
 def _images(rows: Iterable[ImageRow], source: ImageSource | None, faults: Faults) -> Iterator[ImageRow]:
-    """The images with key, hash and size."""
+    """Return the images with key, hash and size."""
     iterator = (row if row.key else row._replace(key=row.id) for row in rows)
     hashes = hashes_in_use()  # which other threads do not see
     with ThreadPoolExecutor(thread_name_prefix="hash") as pool:
@@ -244,7 +244,7 @@ def _with_facts(row: ImageRow, source: ImageSource, hashes: ImageHashes, faults:
 
 
 def _numbered(rows: Iterable[CaptionRow], faults: Faults) -> Iterator[CaptionRow]:
-    """The captions with their ordinals within image, language and translator."""
+    """Return the captions with their ordinals within image, language and translator."""
     next_ordinal: dict[tuple[str, str, str], int] = {}
     for row in rows:
         if row.image_id is None:
@@ -260,7 +260,7 @@ def _numbered(rows: Iterable[CaptionRow], faults: Faults) -> Iterator[CaptionRow
 
 
 def _check_ids(corpus: Corpus, faults: Faults) -> None:
-    """Every id is unique, and every image and caption that another row names is in the corpus."""
+    """Note ids that repeat or are empty, and names of images and captions that are not in the corpus."""
     images = _unique_ids(corpus.images, "image", faults)
     captions = _unique_ids(corpus.captions, "caption", faults)
     for row in corpus.skipped.to_pylist():
@@ -313,7 +313,7 @@ def _check_links(table: pa.Table, what: str, columns: Sequence[str], known: set[
 
 
 def keep_images(corpus: Corpus, kept: pa.Array) -> Corpus:
-    """The corpus with the images of these ids, and all rows that refer to no other image.
+    """Return the corpus with the images of these ids, and all rows that refer to no other image.
 
     A caption without an image (a negative) is kept unless all pairs and quadruples that used it are removed.
     """
@@ -345,7 +345,7 @@ def keep_images(corpus: Corpus, kept: pa.Array) -> Corpus:
 
 
 def _within(table: pa.Table, columns: Sequence[str], ids: pa.Array) -> pa.Table:
-    """The rows that have one of these ids in each of the columns."""
+    """Return the rows that have one of these ids in each of the columns."""
     for column in columns:
         table = table.filter(pc.is_in(table[column], ids))
     return table.combine_chunks()

@@ -38,7 +38,7 @@ _LACKS = {"image": "its images have no files", "caption": "its captions have no 
 
 
 def corpus_facts(corpus: Corpus) -> dict[str, Any]:
-    """Counts over one corpus: label -> number, or label -> value -> number.
+    """Return counts over one corpus: label -> number, or label -> value -> number.
 
     * ``negatives``: captions that describe no image of the corpus, which ``captions`` counts too;
     * ``skipped``: images and queries that were left out; ``Corpus.skipped`` has the reasons;
@@ -77,7 +77,7 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
     judged, labels = {}, corpus.relevance.filter(pc.field("ground_truth") == LABEL)
     if n_judged := corpus.relevance.filter(pc.field("ground_truth") == JUDGED).num_rows:
         relevant = [row["count_all"] for row in queries if row["ground_truth"] == JUDGED]
-        judged = dict(zip(_JUDGED, (n_judged, min(relevant), max(relevant)), strict=True))
+        judged = dict(zip(_JUDGED, (n_judged, min(relevant, default=0), max(relevant, default=0)), strict=True))
     return {
         "images": images.num_rows,
         "captions": captions.num_rows,
@@ -146,7 +146,7 @@ class CorpusCheck:
         return not self.faults
 
     def lines(self) -> list[str]:
-        """The result as lines of text: faults, then warnings, then facts, and the command to type next."""
+        """Return the result as lines of text: faults, then warnings, then facts, and the command to type next."""
         lines = [f"{label}: {of}" for label, of in (("recognised", self.recognised), ("source", self.origin)) if of]
         lines += [f"fault: {fault}" for fault in self.faults]
         if any(" = " in fault for fault in self.faults) or (self.ok and not self.next_command):  # lines to write
@@ -276,7 +276,7 @@ _LOOKED_AT = 200  # captions per language in which letters are counted
 
 
 def _language_warnings(corpus: Corpus) -> list[str]:
-    """Languages that are no code, and captions in letters of another script than that of their language."""
+    """Return warnings of languages that are no code, and of captions in letters of another script than theirs."""
     from langcodes import Language
 
     lines = []
@@ -298,14 +298,14 @@ def _language_warnings(corpus: Corpus) -> list[str]:
 
 
 def _codes(corpus: Corpus) -> list[str]:
-    """The first prompts in which a class is called by its label, and that is a number or a synset of WordNet."""
+    """Return the first prompts in which a class is called by its label, and that is a number or a synset of WordNet."""
     first = corpus.captions.filter(pc.field("ordinal") == 0)
     rows = zip(first["query_group"].to_pylist(), first["text"].to_pylist(), strict=True)
     return [text for label, text in rows if text and _CODE.fullmatch(label or "") and label in text]
 
 
 def encodable(corpus: Corpus) -> tuple[Modality, ...]:
-    """The modalities that can be encoded: images if all have files, captions if all have texts.
+    """Return the modalities that can be encoded: images if all have files, captions if all have texts.
 
     A corpus may have ids in place of image files, or of caption texts, for embeddings that were made elsewhere.
     """
@@ -344,7 +344,7 @@ def encoding_fault(corpus: Corpus, modalities: Sequence[Modality], *, given: obj
 
 
 def describe_change(stored: Corpus, opened: Corpus) -> list[str]:
-    """One line for each kind of change from ``stored`` to ``opened``; empty if the fingerprints are equal.
+    """Return one line for each kind of change from ``stored`` to ``opened``; empty if the fingerprints are equal.
 
     Args:
         stored: The corpus in the store.

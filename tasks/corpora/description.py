@@ -101,7 +101,7 @@ class ReaderCall:
         return str(self.options.get("name") or self.name or after) + sample_suffix(self.sample, self.seed)
 
     def with_option(self, option: str, value: object) -> ReaderCall:
-        """The call with another value of an option; unchanged for None. RequestError for a reader without it."""
+        """Return the call with an option, unless it is None; raise ``RequestError`` for a reader without it."""
         if value is None:
             return self
         if option not in (known := _options_of(self.reader)):
@@ -109,7 +109,7 @@ class ReaderCall:
         return replace(self, options={**self.options, option: value})
 
     def read(self) -> Corpus:
-        """The corpus, or the sample of it; own files in the form of a published corpus are named after their place."""
+        """Return the corpus, or its sample; own files in the form of a published corpus are named after their place."""
         parameters = inspect.signature(self.reader).parameters
         with skipping_bad_rows(self.options.get("missing") == "skip"):
             corpus = self.reader(**{option: value for option, value in self.options.items() if option in parameters})
@@ -138,7 +138,7 @@ def open_corpus(what: str | Path | Mapping[str, object], *, sample: int | None =
 
 
 def reader_call(what: str | Path | Mapping[str, object], columns: Columns = NO_COLUMNS) -> ReaderCall:
-    """The reader and the options that a description means; reads nothing but the description itself.
+    """Return the reader and the options that a description means; only the description itself is read.
 
     Args:
         what: As for :func:`open_corpus`; relative paths start from the working folder.
@@ -172,7 +172,7 @@ def reader_call(what: str | Path | Mapping[str, object], columns: Columns = NO_C
 
 
 def load_reader(name: str) -> Callable[..., Corpus]:
-    """The reader of a corpus of ``CORPORA``.
+    """Return the reader of a corpus of ``CORPORA``.
 
     Raises:
         RequestError: The corpus comes from a package, and its reader cannot be imported.
@@ -251,13 +251,13 @@ class _Description(BaseModel):
 
 
 def description_model(reader: Callable[..., Corpus]) -> type[BaseModel]:
-    """The pydantic model of a description of this reader: its options, and what every description may hold."""
+    """Return the pydantic model of a description of this reader: its options, and what every description may hold."""
     options = {name: each for name, each in _options_of(reader).items() if name not in _Description.model_fields}
     return create_model("Description", __base__=_Description, **options)
 
 
 def _options_of(reader: Callable[..., Corpus]) -> dict[str, Any]:
-    """Option of a reader -> its type and default (``...`` without one).
+    """Return the options of a reader: name -> type and default (``...`` without one).
 
     What a reader of images may do with missing ones, and the licence of data of the user's own, need no parameter.
     """
@@ -341,7 +341,7 @@ def _is_path(option: str, value: object, annotation: str, base: Path) -> bool:
 
 
 def _absolute(value: object, base: Path) -> object:
-    """A path, or the paths of a list, made absolute."""
+    """Return a path, or the paths of a list, made absolute."""
     if isinstance(value, str | Path):
         return str((base / Path(value).expanduser()).absolute())
     return [_absolute(each, base) for each in value] if isinstance(value, list | tuple) else value

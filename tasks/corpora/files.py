@@ -20,7 +20,7 @@ _SUFFIXES = {".toml", ".tar", *SUFFIXES}
 
 
 def require_folder(path: str | Path, what: str) -> Path:
-    """The folder, made absolute; raises ``RequestError`` if it does not exist."""
+    """Return the folder, made absolute; raise ``RequestError`` if it does not exist."""
     folder = Path(path).expanduser().absolute()
     if not folder.is_dir():
         if folder.exists():
@@ -30,12 +30,12 @@ def require_folder(path: str | Path, what: str) -> Path:
 
 
 def folder_in(folder: Path, name: str) -> Path | None:
-    """A folder within a folder; None if there is none of this name."""
+    """Return a folder within a folder; None if there is none of this name."""
     return folder / name if (folder / name).is_dir() else None
 
 
 def require_file(path: str | Path, what: str) -> Path:
-    """The file, made absolute; raises ``RequestError`` if it does not exist."""
+    """Return the file, made absolute; raise ``RequestError`` if it does not exist."""
     return existing_file(Path(path).expanduser().absolute(), what)
 
 
@@ -46,7 +46,7 @@ def require_known(where: object, what: str, names: Collection[str], known: Colle
 
 
 def first_match(folder: Path, *patterns: str) -> Path | None:
-    """The file that matches the first pattern with a match; None if there is none.
+    """Return the file that matches the first pattern with a match; None if there is none.
 
     Raises:
         RequestError: Several files match this pattern.
@@ -68,7 +68,7 @@ def require_match(folder: Path, *patterns: str, hint: str = "") -> Path:
 
 
 def require_files(folder: Path, patterns: Mapping[str, Sequence[str]], *, hint: str) -> dict[str, Path]:
-    """The first match of the patterns of each file, by its name; raises ``RequestError`` with all without one."""
+    """Return the first match of the patterns of each file, by its name; raise ``RequestError`` with all without one."""
     found = {name: first_match(folder, *each) for name, each in patterns.items()}
     if absent := [" or ".join(patterns[name]) for name, file in found.items() if file is None]:
         raise RequestError(f"{folder}: no {', '.join(absent)} in it{hint and f'; {hint}'}")
@@ -76,7 +76,7 @@ def require_files(folder: Path, patterns: Mapping[str, Sequence[str]], *, hint: 
 
 
 def choose_split(where: object, splits: Sequence[str], given: str | None = None) -> str:
-    """The given split, else the only one, else ``test``.
+    """Return the given split, else the only one, else ``test``.
 
     Raises:
         RequestError: There is no such split, or several and none is called ``test``.
@@ -91,7 +91,7 @@ def choose_split(where: object, splits: Sequence[str], given: str | None = None)
 
 
 def corpus_name(path: Path) -> str:
-    """A corpus name from a file's or folder's name: anything but ASCII letters, digits, ``._-`` becomes ``-``.
+    """Return a corpus name from a file's or folder's name: anything but ASCII letters, digits, ``._-`` becomes ``-``.
 
     Examples:
         >>> corpus_name(Path("data/my photos (2024).toml"))
@@ -103,7 +103,7 @@ def corpus_name(path: Path) -> str:
 
 
 def field(entry: object, key: str, kind: type | UnionType, where: object) -> Any:
-    """The value of a key; raises ``RequestError`` with the place and the value if it is not of the given type."""
+    """Return the value of a key; raise ``RequestError`` with the place and the value if it is not of the given type."""
     if not isinstance(entry, dict):
         raise RequestError(f"{where}: expected an object with {key!r}, got {type(entry).__name__}")
     if key not in entry:
@@ -116,7 +116,7 @@ def field(entry: object, key: str, kind: type | UnionType, where: object) -> Any
 
 
 def texts_in(entry: object, key: str, where: object, *, single: bool = True) -> list[str]:
-    """The texts under a key: of a list, of a list that is written as one text, or (if ``single``) of one text.
+    """Return the texts under a key: of a list, of a list that is written as one text, or (if ``single``) of one text.
 
     Raises:
         RequestError: There is no such key, or something else under it; names the place and the value.
@@ -130,7 +130,7 @@ def texts_in(entry: object, key: str, where: object, *, single: bool = True) -> 
 
 
 def said(cell: object, where: object) -> list[str]:
-    """The texts of a cell: one, those of a list, or none of an empty cell; a number as text.
+    """Return the texts of a cell: one, those of a list, or none of an empty cell; a number as text.
 
     Raises:
         RequestError: It holds something else; names the place and the value.
@@ -143,7 +143,7 @@ def said(cell: object, where: object) -> list[str]:
 
 
 def unlisted(cell: object) -> object:
-    """A list of texts that is written as one text, by Python, JSON or NumPy, as a list; any other cell as it is.
+    """Return a list of texts that is written as one text, by Python, JSON or NumPy, as a list; any other cell as it is.
 
     Examples:
         >>> unlisted("['one', 'two']"), unlisted("['one' 'two']"), unlisted("one")

@@ -46,7 +46,7 @@ class Recognised(NamedTuple):
 
 
 def recognise_folder(folder: Path, columns: Columns = NO_COLUMNS) -> Recognised:
-    """The corpus in a folder without a ``corpus.toml``; ``columns`` are those that the user names.
+    """Return the corpus in a folder without a ``corpus.toml``; ``columns`` are those that the user names.
 
     Raises:
         RequestError: No layout fits, or one fits in several ways; names the files found and the lines to write.
@@ -65,7 +65,7 @@ def recognise_folder(folder: Path, columns: Columns = NO_COLUMNS) -> Recognised:
 
 
 def recognise_file(path: Path, columns: Columns = NO_COLUMNS) -> Recognised | None:
-    """The corpus of one file; None if its suffix is that of no captions file."""
+    """Return the corpus of one file; None if its suffix is that of no captions file."""
     suffix = suffix_of(path)
     if suffix == ".tar":
         return _as("webdataset", "one tar shard", root=path.parent, shards=path.name, name=corpus_name(path))
@@ -90,7 +90,7 @@ def _as(reader: str, how: str, **options: object) -> Recognised:
 
 
 def toml_lines(content: Mapping[str, object], folder: Path) -> list[str]:
-    """The lines of a ``corpus.toml`` in a folder that says the same as a description."""
+    """Return the lines of a ``corpus.toml`` in a folder that says the same as a description."""
     lines = []
     for key, value in content.items():
         if isinstance(value, Mapping):
@@ -144,7 +144,7 @@ def _own_layouts(folder: Path, columns: Columns) -> Iterator[Recognised | None]:
 
 
 def _coco(folder: Path) -> Recognised | None:
-    """Captions in COCO's format: ``captions.json`` and the like, else the only JSON file of this format."""
+    """Return captions in COCO's format: ``captions.json`` and the like, else the only JSON file of this format."""
     files = next((found for each in COCO_FILES if (found := sorted(filter(table.is_coco, folder.glob(each))))), [])
     if not files:
         every = (file for pattern in ("*.json", "annotations/*.json") for file in folder.glob(pattern))
@@ -167,7 +167,7 @@ def _coco(folder: Path) -> Recognised | None:
 
 
 def _within(folder: Path, inner: str, columns: Columns) -> Recognised | None:
-    """A table in a folder next to the images."""
+    """Return a table in a folder next to the images."""
     if not (folder / inner).is_dir():
         return None
     file = table.named_table(folder / inner)
@@ -180,7 +180,7 @@ def _within(folder: Path, inner: str, columns: Columns) -> Recognised | None:
 
 
 def _labelled(folder: Path, tables: Sequence[Path], columns: Columns) -> Recognised | None:
-    """The only table of images and labels; else folders that are classes, none of them a corpus of its own."""
+    """Return the only table of images and labels; else folders that are classes, none of them a corpus of its own."""
     if len(tables) == 1:
         return _table(tables[0], folder, columns)
     if not are_classes(folder) or any(map(_is_corpus, _folders(folder)[:_SUBFOLDERS])):
@@ -190,7 +190,7 @@ def _labelled(folder: Path, tables: Sequence[Path], columns: Columns) -> Recogni
 
 
 def _splits(folder: Path, columns: Columns) -> Recognised | None:
-    """Splits as folders, each with its table: ``train/metadata.jsonl``; ``test`` is read if there are several."""
+    """Return ``test``, or the only one, of splits that are folders, each with its table: ``train/metadata.jsonl``."""
     tables = {
         sub.name: file
         for sub in _folders(folder)
@@ -210,7 +210,7 @@ def _splits(folder: Path, columns: Columns) -> Recognised | None:
 
 
 def _parquet(folder: Path) -> Recognised | None:
-    """Parquet files that hold the images: a data set in the hub's layout, or img2dataset's shards."""
+    """Return the corpus of Parquet files that hold images: a data set in the hub's layout, or img2dataset's shards."""
     files = table.shards_in(folder)
     if not files or not table.holds_images(files[0]):
         return None
@@ -231,7 +231,7 @@ _READERS = {  # form of a table -> its reader, the option that names the table, 
 
 
 def _table(file: Path, path: Path, columns: Columns) -> Recognised:
-    """A table as the corpus of a path: itself, or the folder that it was found in."""
+    """Return a table as the corpus of a path: itself, or the folder that it was found in."""
     name, at, form = corpus_name(path), _at(file, path), table.form_of_file(file, columns)
     if form != "questions" and file.suffix.lower() == ".parquet" and table.holds_images(file):
         return _as("hub", f"images and captions in {file.name}", dataset=file, name=name)

@@ -58,7 +58,7 @@ def location_of(what: What) -> str:
 def stored_corpus(
     what: What, register: Sequence[StoredCorpus], *, sample: int | None = None, seed: int = 0, uri: str = ""
 ) -> StoredCorpus:
-    """The stored corpus that a name, a fingerprint, a path or a description means.
+    """Return the stored corpus that a name, a fingerprint, a path or a description means.
 
     A path or description means the corpus that was last read from it; else that of the name which its reader would give
     it, unless the data that were stored under this name are still in another place.
@@ -92,7 +92,7 @@ def stored_corpus(
 def stored_corpora(
     given: Sequence[What], register: Sequence[StoredCorpus], *, sample: int | None = None, seed: int = 0, uri: str = ""
 ) -> list[StoredCorpus]:
-    """The stored corpora that several names, paths or descriptions mean; see :func:`stored_corpus`.
+    """Return the stored corpora that several names, paths or descriptions mean; see :func:`stored_corpus`.
 
     Raises:
         RequestError: All faults together.
@@ -134,7 +134,7 @@ def corpus_to_read(
 
 
 def disambiguate(corpus: Corpus, reading: CorpusToRead, register: Sequence[StoredCorpus]) -> Corpus:
-    """The corpus with its location, under the name that it is stored under.
+    """Return the corpus with its location, under the name that it is stored under.
 
     Own data without a name of their own are named after their folder or file. If other data from another place have
     that name, the name of the parent folder is put before it. Data that were moved keep their name, and so do known
@@ -194,12 +194,12 @@ def _newest_first(register: Sequence[StoredCorpus]) -> list[StoredCorpus]:
 
 
 def base_name(row: StoredCorpus) -> str:
-    """The name of the corpus that a stored corpus is a sample of; its own where it is none."""
+    """Return the name of the corpus that a stored corpus is a sample of; its own where it is none."""
     return str(row.name).removesuffix(sample_suffix(row.sample, row.seed or 0))
 
 
 def _read_from(what: What, rows: Sequence[StoredCorpus], sample: int | None, seed: int) -> StoredCorpus | None:
-    """The newest corpus that was read from this path or description; a plain known name says nothing about a place."""
+    """Return the newest corpus that was read from this path or description; None for a known name: it is no place."""
     if isinstance(what, str) and what in CORPORA:
         return None
     location = location_of(what)
@@ -210,7 +210,7 @@ def _read_from(what: What, rows: Sequence[StoredCorpus], sample: int | None, see
 
 
 def _named(name: str, rows: Sequence[StoredCorpus], sample: int | None, seed: int) -> StoredCorpus | None:
-    """The newest corpus of this name, or the sample of it."""
+    """Return the newest corpus of this name, or the sample of it."""
     drawn = [row for row in rows if sample is not None and row.name == name + sample_suffix(sample, seed)]
     whole = [
         row for row in rows if row.name == name and (sample is None or row.sample is not None or row.n_images <= sample)
@@ -219,7 +219,7 @@ def _named(name: str, rows: Sequence[StoredCorpus], sample: int | None, seed: in
 
 
 def _moved(what: str, rows: Sequence[StoredCorpus], sample: int | None, seed: int) -> StoredCorpus | None:
-    """The corpus that a path's reader would name, unless that name was given to data which are still somewhere else."""
+    """Return the corpus that a path's reader would name, unless the data of that name are still somewhere else."""
     try:
         call = reader_call(what)
     except RequestError:
@@ -229,7 +229,7 @@ def _moved(what: str, rows: Sequence[StoredCorpus], sample: int | None, seed: in
 
 
 def _present(row: StoredCorpus) -> str | None:
-    """The last of the locations of a corpus that can be read now."""
+    """Return the last of the locations of a corpus that can be read now."""
     return next((place for place in reversed(row.locations) if _can_be_read(place)), None)
 
 
@@ -250,17 +250,18 @@ def _ambiguous(row: StoredCorpus, other: str) -> str:
 def _unknown(what: What, rows: Sequence[StoredCorpus], uri: str) -> str:
     shown = what if isinstance(what, str) else str(what.get("name") or what.get("root") or what.get("reader"))
     names = sorted({str(row.name) for row in rows})
-    location = location_of(what) if isinstance(what, str) else ""
+    location = location_of(what)
     same = [str(row.name) for row in rows if location in row.locations]  # among them samples of the same data
     hint = f"did you mean {same[0]!r}? " if same else did_you_mean(corpus_name(Path(shown)), names)
-    command = f". Run `capim embed --corpora {shown}` with an encoder first" if _can_be_read(location_of(what)) else ""
+    given = f"--corpora {shown}" if isinstance(what, str) else "SUITE.toml"
+    command = f". Run `capim embed {given}` with an encoder first" if _can_be_read(location) else ""
     return (
         f"corpus {shown!r} is not in the store{uri and f' {uri}'}; {hint}it holds {', '.join(names) or 'none'}{command}"
     )
 
 
 def corpus_items(corpus: Corpus, kind: str) -> list[dict[str, Any]]:
-    """The items of one kind (``image``, ``caption``, ``pair``, ``quadruple``) in the order of the corpus.
+    """Return the items of one kind (``image``, ``caption``, ``pair``, ``quadruple``) in the order of the corpus.
 
     Examples:
         >>> from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
@@ -274,7 +275,7 @@ def corpus_items(corpus: Corpus, kind: str) -> list[dict[str, Any]]:
 
 
 def list_corpora() -> list[dict[str, str]]:
-    """All rows of ``CORPORA`` in their order; no reader is imported."""
+    """Return all rows of ``CORPORA`` in their order; no reader is imported."""
     return [
         {
             "name": name,

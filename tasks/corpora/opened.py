@@ -50,7 +50,7 @@ class OpenCorpora:
         return self._corpora[key]
 
     def index(self, store: EmbeddingStore, request: CorpusToRead, *, write: bool = True) -> Corpus:
-        """The corpus as it is stored: without images that cannot be decoded, under a name that no other data have.
+        """Return the corpus as it is stored: without images that cannot be decoded, under a name of its own.
 
         Images that the store has not seen are decoded; with ``write``, it keeps the results and the thumbnails.
         """

@@ -26,7 +26,7 @@ _BATCH = 64  # images that are decoded before their thumbnails are stored
 
 
 def sample_corpus(corpus: Corpus, n_images: int, *, seed: int) -> Corpus:
-    """A seeded draw of ``n_images`` images with all their captions, in corpus order.
+    """Return a seeded draw of ``n_images`` images with all their captions, in corpus order.
 
     The two images of a quadruple are drawn together, so the sample of a corpus of quadruples can be one image smaller
     than ``n_images``. The sample is a corpus with another name (``coco-karpathy-sample500``, with the seed unless it
@@ -76,7 +76,7 @@ def index_images(
     sink: Callable[[list[StoredImage]], None],
     advance: Callable[[float], None] = lambda _: None,
 ) -> Corpus:
-    """The corpus without its undecodable images, after decoding every image that the index does not yet hold.
+    """Return the corpus without its undecodable images, after decoding every image that the index does not yet hold.
 
     Args:
         corpus: As a reader returns it. A corpus without a source (ids or texts only) is returned unchanged.
@@ -129,7 +129,7 @@ def _index(source: ImageSource, item: tuple[str, str]) -> StoredImage:
 
 
 def without_images(corpus: Corpus, skipped: Iterable[SkippedRow]) -> Corpus:
-    """The corpus without these images and the rows that refer to them; they are listed in ``skipped``.
+    """Return the corpus without these images and the rows that refer to them; they are listed in ``skipped``.
 
     Raises:
         RequestError: Nothing would be left.
@@ -152,7 +152,7 @@ def without_images(corpus: Corpus, skipped: Iterable[SkippedRow]) -> Corpus:
 
 
 def _groups(corpus: Corpus) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The group number of every image; images of one quadruple, or of linked quadruples, are in one group."""
+    """Return the group number of every image; images of one quadruple, or of linked quadruples, are in one group."""
     n_images, ids = corpus.images.num_rows, corpus.images["id"].combine_chunks()
     ends = [pc.index_in(corpus.quadruples[side], ids).to_numpy() for side in ("image_0", "image_1")]
     rows = [*range(n_images), *ends[0], *ends[1]]
@@ -161,7 +161,7 @@ def _groups(corpus: Corpus) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def first_linked(*columns: Sequence[Hashable]) -> NDArray[np.int32]:
-    """Position of the first row that a row is linked to by equal values in any column, directly or by others.
+    """Return the position of the first row that each is linked to by equal values in a column, directly or by others.
 
     None is equal to nothing.
 

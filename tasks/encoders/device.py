@@ -9,6 +9,7 @@ import platform
 import re
 import resource
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -94,24 +95,34 @@ def device_identity(device: str) -> str:
     return f"cuda-{cuda.get_device_properties(device).uuid}" if cuda else device
 
 
+_SWITCHING = threading.Lock()
+_BEFORE: list[tuple[str, bool]] = []  # for each thread in full_float32, the settings that the first one found
+
+
 @contextmanager
 def full_float32() -> Iterator[None]:
     """Run inference with products and convolutions of float32 tensors in true float32, whatever the process has set.
 
     On a CUDA device torch convolves in TF32 by default, which keeps 10 of 23 bits of a number's fraction: the patches
-    of a vision transformer are cut by a convolution.
+    of a vision transformer are cut by a convolution. The settings are those of the process; the last of several threads
+    restores them.
     """
     import torch
 
-    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
+    with _SWITCHING:
+        before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+        _BEFORE.append(_BEFORE[0] if _BEFORE else before)
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.allow_tf32 = False
     try:
         with torch.inference_mode():
             yield
     finally:
-        torch.set_float32_matmul_precision(products)
-        torch.backends.cudnn.allow_tf32 = convolutions
+        with _SWITCHING:
+            products, convolutions = _BEFORE.pop()
+            if not _BEFORE:
+                torch.set_float32_matmul_precision(products)
+                torch.backends.cudnn.allow_tf32 = convolutions
 
 
 def usable_cores() -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from capim.store.errors import RequestError
-from capim.store.types import EncoderSpec
+from capim.store.types import EncoderSpec, is_commit
 from capim.tasks.encoders import of_mteb
 from capim.tasks.encoders.adapters import OWN_CODE_FORM, PIN, adapter_named, is_own_code, pins_of
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
@@ -47,8 +47,8 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
 
     Repositories that the checkpoint also needs (a base model, a tokenizer, code) are fixed as options
     ``revision:<repository>``, and so are the files that a module names. The revision of a module is the user's, if any,
-    and the digest of the file: ``second-try+sha256-…``. The roles and prompts of captions and images become options,
-    too, if the family has them: :func:`prompts_of`. The version of an adapter's package is an option
+    and the digest of the file: ``second-try+sha256-…``. The roles and prompts of captions and images become
+    options too, if the family has them: :func:`prompts_of`. The version of an adapter's package is an option
     ``revision:<package>``, and the revision of a model without a checkpoint.
 
     Raises:
@@ -244,11 +244,11 @@ def _module_revision(spec: EncoderSpec, path: Path) -> str:
 def _with_files(spec: EncoderSpec, module: Path, code: str = "") -> EncoderSpec:
     """Return the spec with the digests of the files that its table or the module itself names.
 
-    Names are paths of files or folders, relative to the folder of the module. ``code``: name under which the module
-    itself is pinned.
+    Names are paths of files or folders, relative to the folder of the module; other repositories, which have a commit,
+    are not among them. ``code``: name under which the module itself is pinned.
     """
     pins = {}
-    given = [name for name in pins_of(spec) if name != code]
+    given = [name for name, state in pins_of(spec).items() if name != code and not is_commit(state)]
     for name in dict.fromkeys([*given, *(declared_files(module) or [])]):
         path = module.parent / Path(name).expanduser()
         if not path.exists():

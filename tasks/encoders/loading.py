@@ -6,7 +6,7 @@ import contextlib
 import threading
 from typing import Any
 
-from capim.store.errors import RequestError, WorkError
+from capim.store.errors import RequestError, WorkError, shortened
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders.adapters import adapter_of, load_function
 from capim.tasks.encoders.checkpoint import local_path
@@ -89,5 +89,4 @@ def _as_encoder(loaded: Any, spec: EncoderSpec, device: str) -> Encoder:
 
 
 def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= 300 else f"{text[:300]} …"
+    return shortened(" ".join(str(error).split()), 300)

@@ -57,6 +57,9 @@ class MissingWeightsError(WorkError):
         super().__init__(message)
         self.faults = dict(faults)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.problem, self.faults))
+
 
 class StoredTensor(NamedTuple):
     """A tensor of a weights file; its values are read on access."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from threading import Lock
 
 DOWNLOADED = "MB downloaded"
 """The unit of downloads, which are announced before they begin."""
@@ -127,6 +128,7 @@ class Overall:
     _step: Progress | None = None
     _begun: float = 0.0
     _pieces: float = 0.0  # finished pieces of the part in progress
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     @classmethod
     def of(cls, flow: str, corpora: int) -> Overall:
@@ -145,8 +147,11 @@ class Overall:
 
     def listen(self, progress: Progress, seconds: float) -> str:
         """Take one report, ``seconds`` after the start; return a line about the work that ended with it, or nothing."""
-        if not progress.step:
-            return self._listen_to_piece(progress, seconds)
+        take = self._listen_to_step if progress.step else self._listen_to_piece
+        with self._lock:  # tasks may run in several threads
+            return take(progress, seconds)
+
+    def _listen_to_step(self, progress: Progress, seconds: float) -> str:
         if progress.done == 0:
             self._begun, self._counts = seconds, Counter()
         self._step, self._pieces = progress, 0.0

@@ -348,7 +348,7 @@ def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float
         elif verdict:
             unclear.setdefault(subject, []).append((verdict, change))
     for subject, drops in unclear.items():
-        _, largest = min(drops, key=lambda drop: drop[1].difference or 0.0)
+        _, largest = max(drops, key=lambda drop: abs(drop[1].difference or 0.0))
         message = f"{largest.key[1]} {largest.key[2]} {_drop(largest, '≥', level)}, not significant"
         if largest.has_too_few_units(level):
             message += f", as no drop of {largest.n_units} images can be: that takes {units_needed(level)}"

@@ -58,6 +58,12 @@ def test_facts_count_by_hand() -> None:
     }
 
 
+def test_judged_documents_may_all_be_irrelevant() -> None:
+    irrelevant = RelevanceRow("judged", "t2i", "q", "a", 0)
+    corpus = build_corpus("c", [ImageRow("a")], [CaptionRow("q", None, "red")], source=None, relevance=[irrelevant])
+    assert list(corpus_facts(corpus)["judged"].values()) == [1, 0, 0]
+
+
 def test_a_check_tells_what_a_run_would_leave_out(coco_folder: Path) -> None:
     images = coco_folder / "images"
     (images / "green.png").write_bytes(b"junk")
@@ -207,6 +213,8 @@ def test_a_check_warns_of_no_language_that_looks_like_its_code(tmp_path: Path, r
 def test_a_check_names_images_that_are_in_no_row_or_have_another_name(tmp_path: Path) -> None:
     assert "1 images of the folder are in no row, first 'b.png'" in warned(tmp_path, "image,caption\na.png,red\n")
     assert "in no row" not in warned(tmp_path, "image,caption\na.png,red\nb.png,blue\n")
+    inner = write(tmp_path / "inner", {"images/a.png": None, "captions.csv": "image,caption\nimages/a.png,red\n"})
+    assert "in no row" not in "\n".join(check_corpus(inner / "captions.csv").columns)
     folder = tmp_path / "my photos"
     assert "1 images are files with another name, the first 'a.PNG': 'a.png'" in warned(
         folder, "image,caption\na.PNG,red\n"

@@ -152,15 +152,17 @@ def test_every_named_format_is_read(form: str) -> None:
 
 
 class Shelf(BaseHTTPRequestHandler):
-    """Serves /a/there.jpg; /a/flaky.jpg fails twice first; all else is not found."""
+    """Serves /a/there.jpg; /a/flaky.jpg fails twice first, /a/cut.jpg is cut short; all else is not found."""
 
     asked: list[str] = []  # noqa: RUF012 - shared on purpose
 
     def do_GET(self) -> None:
         self.asked.append(self.path)
         failing = self.path == "/a/flaky.jpg" and self.asked.count(self.path) < 3
-        status = 503 if failing else 200 if self.path in {"/a/there.jpg", "/a/flaky.jpg"} else 404
+        status = 503 if failing else 200 if self.path in {"/a/there.jpg", "/a/flaky.jpg", "/a/cut.jpg"} else 404
         self.send_response(status)
+        if self.path == "/a/cut.jpg":
+            self.send_header("Content-Length", "99")
         self.end_headers()
         if status == 200:
             self.wfile.write(b"picture")
@@ -197,6 +199,8 @@ def test_what_cannot_be_had_is_an_os_error_with_its_address_and_leaves_nothing(
         Downloads(address, tmp_path).read("gone.jpg")
     with pytest.raises(OSError, match=r"x.jpg: .*refused.*4 attempts"):
         Downloads("http://127.0.0.1:9", tmp_path).read("x.jpg")
+    with pytest.raises(OSError, match=r"cut.jpg: IncompleteRead\(7 bytes read, 92 more expected\) \(4 attempts\)"):
+        Downloads(address, tmp_path).read("a/cut.jpg")
     monkeypatch.setattr(source, "_LARGEST", 3)
     with pytest.raises(OSError, match="more than 3 bytes"):
         Downloads(address, tmp_path).read("a/there.jpg")

@@ -260,3 +260,7 @@ def test_a_column_for_each_language_holds_captions_in_it(put: Put, names: tuple[
     ]  # fmt: skip
     one = {"reader": "table", "root": str(root), "columns": {"caption": names[1]}, "language": "de"}
     assert [row["text"] for row in open_corpus(one).captions.to_pylist()] == ["ein 1", "ein 2"]
+    rows.append({"id": 3, "image": "3.png", **dict.fromkeys(names)})
+    put({"captions.jsonl": "\n".join(map(json.dumps, rows))}, "3.png")
+    assert "captions.jsonl: rows without a caption in any language: row 3" in refusal(root)
+    assert len(texts(open_corpus({"reader": "table", "root": str(root), "missing": "skip"}))) == 6

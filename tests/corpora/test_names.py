@@ -194,6 +194,8 @@ def test_all_unknown_names_come_together_with_the_nearest(coco_folder: Path) -> 
     assert len(caught.value.faults) == 2
     assert caught.value.faults[0] == "corpus 'phtos' is not in the store /s; did you mean 'photos'? it holds photos"
     assert f"it holds photos. Run `capim embed --corpora {coco_folder}`" in caught.value.faults[1]
+    with pytest.raises(RequestError, match=r"it holds none\. Run `capim embed SUITE\.toml` with an encoder first"):
+        stored_corpus({"reader": "coco-captions", "root": str(coco_folder), "name": "ours"}, [])
 
 
 def test_a_stored_name_is_read_from_where_it_came(coco_folder: Path) -> None:

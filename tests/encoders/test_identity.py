@@ -82,6 +82,13 @@ def test_a_module_that_names_no_files_has_a_gap_in_its_identity(tmp_path) -> Non
     assert "its identity is only model.py" in str(identity_gap(resolve(function)))
 
 
+def test_a_repository_that_was_pinned_is_no_file_of_the_code(tmp_path) -> None:
+    spec = entry_from("own", {"adapter": f"{write_module(tmp_path)}:load", "dim": 8}).spec
+    pinned = resolve(replace(spec, options={"revision:a/base": "0" * 40}))
+    assert pinned.options["revision:a/base"] == "0" * 40
+    assert resolve(pinned) == pinned
+
+
 def test_a_revision_that_the_user_gives_a_module_is_part_of_its_identity(tmp_path) -> None:
     file = write_module(tmp_path, NAMED)
     digest = digest_of(file)

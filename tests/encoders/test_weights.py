@@ -6,6 +6,7 @@ are exchanged, is changed; all of them at once, so that every one must be named.
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -228,3 +229,8 @@ def test_a_checkpoint_of_its_training_below_the_folder_of_a_model_is_no_part_of_
     older.mkdir()
     save_file({f"optimizer.{name}": tensor + 1 for name, tensor in read_tensors(file).items()}, older / file.name)
     assert load_encoder(spec)
+
+
+def test_the_error_of_missing_weights_comes_back_from_another_process() -> None:
+    error = pickle.loads(pickle.dumps(MissingWeightsError("m: 1 weight is missing", {"fc1.weight": "missing"})))
+    assert (str(error), error.problem, error.faults) == (*["m: 1 weight is missing"] * 2, {"fc1.weight": "missing"})

@@ -124,6 +124,24 @@ def test_landmarks_have_the_average_precision_of_revisited_oxford(folder: Path, 
     assert headline == ("i2i/medium", "AP by trapezoids")
 
 
+@pytest.mark.parametrize("name", ["cut.pkl", "other.json"])
+def test_a_file_that_is_cut_or_means_an_image_that_is_not_listed_is_refused(folder: Path, name: str) -> None:
+    truth = landmarks(arrays=False)
+    truth["gnd"][0]["easy"] = [N_SEARCHED]  # no such image
+    path = written(folder, name, truth)
+    if name == "cut.pkl":
+        path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(RequestError, match=f"{name} cannot be read as"):
+        read_image_queries(path)
+
+
+def test_a_query_with_a_box_that_is_searched_whole_too_is_refused(folder: Path) -> None:
+    truth = landmarks(arrays=False)
+    truth["imlist"][3] = "q0"
+    with pytest.raises(RequestError, match="queries with a box are also in imlist, whole: q0"):
+        read_image_queries(written(folder, "both.json", truth))
+
+
 class Harmful:
     def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
         return os.system, ("false",)

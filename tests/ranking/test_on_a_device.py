@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -83,4 +84,23 @@ def test_neither_products_nor_convolutions_are_rounded_to_tf32_while_scores_are_
     with full_float32():
         assert not torch.backends.cudnn.allow_tf32
         assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.backends.cudnn.allow_tf32
+
+
+def test_a_thread_that_ends_leaves_no_tf32_to_another_that_still_scores() -> None:
+    torch.backends.cudnn.allow_tf32 = True
+    inside, end = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with full_float32():
+            inside.set()
+            end.wait(10)
+
+    thread = threading.Thread(target=other)
+    with full_float32():
+        thread.start()
+        assert inside.wait(10)
+    assert not torch.backends.cudnn.allow_tf32
+    end.set()
+    thread.join()
     assert torch.backends.cudnn.allow_tf32

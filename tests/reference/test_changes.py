@@ -88,6 +88,13 @@ def test_a_large_drop_that_is_not_significant_is_a_warning_that_says_so() -> Non
     assert finding[:3] == ("warn", "m on c", message)
 
 
+def test_the_largest_drop_is_the_farthest_change_for_the_worse_in_either_direction() -> None:
+    fall = replace(change(-0.011, 0.5), old=0.5, new=0.489)
+    rise = replace(change(0.05, 0.5, lower_is_better=True), old=0.1, new=0.15)
+    [finding] = judge_figures([fall, rise], WatchRule(), LEVEL)
+    assert (finding.before, finding.now) == (0.1, 0.15)
+
+
 def test_significant_drops_come_one_by_one_the_clearest_first() -> None:
     drops = [drop(-0.005, 0.0005), drop(-0.02, 0.0001, "i2t/any")]
     findings = [(finding.verdict, finding.subject) for finding in judge_figures(drops, WatchRule(), LEVEL)]

@@ -45,7 +45,7 @@ class ImageFacts(NamedTuple):
 
 
 def image_sha(data: bytes) -> str:
-    """blake2b-128 of encoded image bytes, hexadecimal.
+    """Return blake2b-128 of encoded image bytes, hexadecimal.
 
     Examples:
         >>> image_sha(b"")
@@ -55,7 +55,7 @@ def image_sha(data: bytes) -> str:
 
 
 def image_facts(data: bytes) -> ImageFacts:
-    """Hash and upright size of encoded image bytes, without decoding them."""
+    """Return the hash and upright size of encoded image bytes, without decoding them."""
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
@@ -67,7 +67,7 @@ def image_facts(data: bytes) -> ImageFacts:
 
 
 def decode_image(data: bytes) -> Image.Image:
-    """The upright first frame of the image in these bytes, in 8-bit RGB.
+    """Return the upright first frame of the image in these bytes, in 8-bit RGB.
 
     Args:
         data: An encoded image in one of ``FORMATS``.
@@ -105,7 +105,7 @@ def decode_image(data: bytes) -> Image.Image:
 
 
 def _orientation(image: Image.Image) -> int:
-    """The EXIF orientation, 1 to 8; 1 (upright) if there is none or the EXIF block is damaged."""
+    """Return the EXIF orientation, 1 to 8; 1 (upright) if there is none or the EXIF block is damaged."""
     try:
         return int(image.getexif().get(ExifTags.Base.Orientation, 1))
     except _BROKEN:
@@ -126,7 +126,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _deep_grey(image: Image.Image) -> Image.Image:
-    """16-bit, 32-bit and float greyscale scaled to 8 bits; Pillow's own conversion clips at 255, all white."""
+    """Return 16-bit, 32-bit or float greyscale scaled to 8 bits; Pillow's own conversion clips at 255, all white."""
     values = np.asarray(image, dtype=np.float64)
     if not np.isfinite(values).all():
         raise UndecodableImage("holds values that are not finite")
@@ -138,7 +138,7 @@ def _deep_grey(image: Image.Image) -> Image.Image:
 
 
 def thumbnail(image: Image.Image) -> bytes:
-    """A JPEG of the image with a short side of 160 pixels, never enlarged, the long side at most 640."""
+    """Return a JPEG of the image with a short side of 160 pixels, never enlarged, the long side at most 640."""
     short, long = sorted(image.size)
     scale = min(1.0, THUMBNAIL_SIDE / short, _THUMBNAIL_LONGEST / long)
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))

@@ -32,7 +32,7 @@ _ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
 
 
 def without_image_suffix(name: str) -> str:
-    """The name without an image suffix; any other suffix stays.
+    """Return the name without an image suffix; any other suffix stays.
 
     Examples:
         >>> without_image_suffix("deep/a.JPG"), without_image_suffix("scan.v2")
@@ -42,7 +42,7 @@ def without_image_suffix(name: str) -> str:
 
 
 def files_below(folder: Path) -> Iterator[str]:
-    """The paths of all files below a folder, relative and with ``/``, sorted; hidden files and folders are left out.
+    """Yield the paths of all files below a folder, relative and with ``/``, sorted; hidden ones are left out.
 
     Linked folders are entered, each once.
     """
@@ -59,7 +59,7 @@ def files_below(folder: Path) -> Iterator[str]:
 
 
 def images_below(folder: Path) -> list[str]:
-    """The paths of all image files below a folder, as of :func:`files_below`."""
+    """Return the paths of all image files below a folder, as of :func:`files_below`."""
     return [file for file in files_below(folder) if is_image_name(file)]
 
 
@@ -71,7 +71,7 @@ class _ImageFiles:
         self._roots = [root for folder in folders for root in (folder, folder.resolve())]
 
     def find(self, name: str) -> tuple[list[str], bool]:
-        """The files of a name, relative to their folder, and whether they have another name.
+        """Return the files of a name, relative to their folder, and whether they have another name.
 
         Raises:
             OSError: The name leaves the folder and fits no file in it.
@@ -88,7 +88,7 @@ class _ImageFiles:
         return fits, True
 
     def _inside(self, name: str) -> str:
-        """An absolute path below one of the folders as a path relative to it; any other name as it is."""
+        """Return an absolute path below one of the folders as a path relative to it; any other name as it is."""
         path = Path(name)
         if path.is_absolute() and ".." not in path.parts:
             for root in self._roots:
@@ -97,7 +97,7 @@ class _ImageFiles:
         return name
 
     def _fitting(self, name: str) -> list[str]:
-        """The files that a name fits, as paths relative to their folder: none, the one, or those it cannot tell apart.
+        """Return the files that a name fits, relative to their folder: none, the one, or those it cannot tell apart.
 
         The longest part of the path that fits any file decides. For the same part, the name as it is comes before the
         name with another suffix or none, the very place before a folder below it, and the same case before another.
@@ -123,20 +123,20 @@ class _ImageFiles:
         return None if close is None else alike[close]
 
     @cached_property
-    def files(self) -> list[str]:
-        """Every image file once, relative to the first of the folders that it is below."""
+    def by_path(self) -> dict[Path, str]:
+        """Return every image file with its name relative to the first of the folders that it is below."""
         by_path: dict[Path, str] = {}
         for folder in self._folders:
             for file in images_below(folder):
                 by_path.setdefault(folder / file, file)
-        return list(by_path.values())
+        return by_path
 
     @cached_property
     def _by_last_part(self) -> dict[Callable[[str], str], dict[str, list[tuple[str, str]]]]:
         """Return how a path is folded -> last part of a folded path -> the folded paths with it, and their files."""
         groups: dict[Callable[[str], str], dict[str, list[tuple[str, str]]]] = {_fold: {}, _fold_stem: {}}
         for fold, group in groups.items():
-            for file in self.files:
+            for file in self.by_path.values():
                 group.setdefault((place := fold(file)).rpartition("/")[2], []).append((place, file))
         return groups
 
@@ -146,7 +146,7 @@ def _fold(name: str) -> str:
 
 
 def _fold_stem(name: str) -> str:
-    """The name without image suffix and COCO's prefix of 2014; of a number without the zeros that it begins with."""
+    """Return the name without image suffix and COCO's prefix of 2014, and a number without its leading zeros."""
     folder, slash, stem = _fold(without_image_suffix(name)).rpartition("/")
     stem = _COCO_2014.sub("", stem)
     number = stem.isascii() and stem.isdigit()
@@ -158,7 +158,7 @@ def _numbers(name: str) -> list[int]:
 
 
 def coco_id(file_name: str) -> str | None:
-    """The COCO image id in a file name; None if it is not a COCO file name.
+    """Return the COCO image id in a file name; None if it is not a COCO file name.
 
     Examples:
         >>> coco_id("val2014/COCO_val2014_000000391895.jpg"), coco_id("000000000285.jpg"), coco_id("1007129816.jpg")
@@ -169,12 +169,12 @@ def coco_id(file_name: str) -> str | None:
 
 
 def image_id_of(file_name: str) -> str:
-    """The COCO image id in a file name, else the file name without folder and suffix."""
+    """Return the COCO image id in a file name, else the file name without folder and suffix."""
     return coco_id(file_name) or Path(file_name).stem
 
 
 def _beside(folders: Sequence[Path], name: str) -> Path | None:
-    """A folder next to those that were searched, or in one that is next to them, with a file of this name."""
+    """Return a folder next to those that were searched, or in one that is next to them, with a file of this name."""
     others = (each for folder in folders for each in sorted(folder.parent.iterdir()) if each.is_dir())
     last = name.replace("\\", "/").rpartition("/")[2]
     return next((each for each in others if each not in folders and last and (each / last).is_file()), None)
@@ -190,12 +190,12 @@ class LocatedImages(NamedTuple):
     def tell_unnamed(self, where: object) -> None:
         """Warn of image files below the folders that are none of these images."""
         folders = self.source.roots if isinstance(self.source, Folders) else ()
-        named = {row.key for row in self.rows}
-        if unnamed := [file for file in _ImageFiles(folders).files if file not in named]:
+        named = {folder / row.key.replace("\\", "/") for row in self.rows for folder in folders}
+        if unnamed := [file for path, file in _ImageFiles(folders).by_path.items() if path not in named]:
             tell(f"warning: {where}: {len(unnamed):,} images of the folder are in no row, first {unnamed[0]!r}")
 
     def corpus(self, name: str, captions: Iterable[CaptionRow], **more: Any) -> Corpus:
-        """The corpus of these images; see :func:`tasks.corpora.build.build_corpus`."""
+        """Return the corpus of these images; see :func:`tasks.corpora.build.build_corpus`."""
         return build_corpus(name, self.rows, captions, source=self.source, **{"skipped": self.skipped, **more})
 
 

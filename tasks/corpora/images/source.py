@@ -10,6 +10,7 @@ within the step of the file system's clock.
 from __future__ import annotations
 
 import hashlib
+import http.client
 import io
 import random
 import re
@@ -17,6 +18,7 @@ import sys
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -42,7 +44,7 @@ _KEY = re.compile(r"^(-?\d+),(-?\d+),(\d+),(\d+)@(.+)$")
 
 
 def path_in(root: Path, key: str) -> Path:
-    """The file of a key in a folder: a path relative to it, with ``/`` on every system.
+    """Return the file of a key in a folder: a path relative to it, with ``/`` on every system.
 
     Symbolic links are followed (hub caches are made of them); raises ``PermissionError`` for a key with ``..``, and for
     an absolute one.
@@ -61,7 +63,7 @@ class Folders:
     roots: tuple[Path, ...]
 
     def read(self, key: str) -> bytes:
-        """The bytes of one file; raises ``OSError`` if it cannot be read, naming all folders if none has it."""
+        """Return the bytes of one file; raise ``OSError`` if it cannot be read, naming all folders if none has it."""
         return self._path(key).read_bytes()
 
     def state(self, key: str) -> tuple[str, str] | None:
@@ -91,7 +93,7 @@ class Zipped:
         try:
             with zipfile.ZipFile(self.path) as opened:
                 return opened.read(key)
-        except (KeyError, zipfile.BadZipFile) as error:
+        except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
             raise FileNotFoundError(f"{key!r} cannot be read from {self.path.name}: {error}") from error
 
 
@@ -110,7 +112,7 @@ class Downloads:
     cache: Path
 
     def read(self, key: str) -> bytes:
-        """The bytes of one file; raises ``OSError`` with the address if it cannot be downloaded."""
+        """Return the bytes of one file; raise ``OSError`` with the address if it cannot be downloaded."""
         path = path_in(self.cache.expanduser(), key)
         if path.is_file():
             return path.read_bytes()
@@ -129,12 +131,16 @@ class Downloads:
                     data: bytes = answer.read(_LARGEST + 1)
                 if len(data) > _LARGEST:
                     raise OSError(f"{url}: more than {_LARGEST:,} bytes")
+                if answer.length:  # the bytes that are still to come, if the server said how many there are
+                    raise http.client.IncompleteRead(data, answer.length)
             except urllib.error.HTTPError as error:
                 if error.code < 500:
                     raise OSError(f"{url}: {error.code} {error.reason}") from error
                 reason = f"{error.code} {error.reason}"
             except urllib.error.URLError as error:
                 reason = str(error.reason)
+            except http.client.HTTPException as error:
+                reason = repr(error)
             else:
                 return data
             if attempt + 1 < _ATTEMPTS:
@@ -143,12 +149,12 @@ class Downloads:
 
 
 def crop_key(key: str, x: int, y: int, width: int, height: int) -> str:
-    """The key of a box of an image: left, top, width, height in pixels of the upright image."""
+    """Return the key of a box of an image: left, top, width, height in pixels of the upright image."""
     return f"{x},{y},{width},{height}@{key}"
 
 
 def photograph_key(key: str) -> str:
-    """The key of the image that a key is a box of; the key itself for a complete image.
+    """Return the key of the image that a key is a box of; the key itself for a complete image.
 
     Examples:
         >>> photograph_key(crop_key("1.jpg", 0, 0, 5, 5)), photograph_key("1.jpg")
@@ -168,7 +174,7 @@ class Crops:
     images: ImageSource
 
     def read(self, key: str) -> bytes:
-        """The bytes of one image or box; raises ``OSError`` if it cannot be read, or of a box the image not decoded."""
+        """Return the bytes of one image or box; raise ``OSError`` if it cannot be read, or a box not be cut."""
         match = _KEY.match(key)
         if match is None:
             return self.images.read(key)
@@ -197,7 +203,7 @@ class RenderedImages:
     seed: int
 
     def read(self, key: str) -> bytes:
-        """The PNG of one image.
+        """Return the PNG of one image.
 
         Raises:
             FileNotFoundError: The key names no image.
@@ -218,7 +224,7 @@ class RenderedImages:
 
 @cache
 def _version_of_drawings(module: str) -> str:
-    """A digest of a world's module and the files next to it that have its name, of this file, and Pillow's version."""
+    """Return a digest of a world's module, the files next to it with its name, this file, and Pillow's version."""
     place = Path(str(sys.modules[module].__file__))
     files = [Path(__file__), *sorted(place.parent.glob(f"{place.stem}.*"))]
     parts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
@@ -236,7 +242,7 @@ class ImageHashes:
         self._fresh: dict[str, StoredImage] = {}
 
     def facts(self, source: ImageSource, key: str) -> ImageFacts:
-        """Hash and size of an image of a source, from its bytes where they are not known.
+        """Return the hash and size of an image of a source, from its bytes where they are not known.
 
         Raises:
             OSError: The image cannot be read.
@@ -253,7 +259,7 @@ class ImageHashes:
         return ImageFacts(before.sha, before.width, before.height)
 
     def take_fresh(self) -> list[StoredImage]:
-        """Those that were not known, each once."""
+        """Return the images that were not known, each once, and forget them."""
         fresh, self._fresh = self._fresh, {}
         return [*fresh.values()]
 
@@ -262,7 +268,7 @@ _USED: ContextVar[ImageHashes | None] = ContextVar("image_hashes", default=None)
 
 
 def hashes_in_use() -> ImageHashes:
-    """The hashes that readers of corpora use here; none are known outside :func:`using`."""
+    """Return the hashes that readers of corpora use here; none are known outside :func:`using`."""
     return _USED.get() or ImageHashes()
 
 

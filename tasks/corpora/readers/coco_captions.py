@@ -27,7 +27,7 @@ SUPERCATEGORY_OF = {category: supercategory for supercategory, names in CATEGORI
 def read_coco_captions(
     root: str | Path, *, images: str | Path | None = None, captions: str | Path | None = None, name: str | None = None
 ) -> Corpus:
-    """The images of a COCO-format captions file, in its order, with their captions in its order.
+    """Return the images of a COCO-format captions file, in its order, with their captions in its order.
 
     Image and caption ids are those of the file; a caption's ``annotation_id`` is its id. Objects are the category
     names of the image's boxes: sorted, and null for images that the boxes file does not list. The boxes file is next to
@@ -75,17 +75,18 @@ def read_coco_captions(
 
 
 def read_objects(file: Path) -> dict[str, list[str]]:
-    """Category names per image id, from a COCO boxes file or from a list of ``{"image_id", "objects"}``.
+    """Return category names per image id, from a COCO boxes file or from a list of ``{"image_id", "objects"}``.
 
     In a boxes file, a listed image without a box has an empty list.
     """
     content = read_json(file)
     if isinstance(content, list):
-        placed = [(f"{file}: entry {n}", entry) for n, entry in enumerate(content)]
-        return {
-            str(files.field(row, "image_id", int | str, at)): files.field(row, "objects", list, at)
-            for at, row in placed
-        }
+        listed: dict[str, list[str]] = {}
+        for number, row in enumerate(content):
+            at = f"{file}: entry {number}"
+            image = str(files.field(row, "image_id", int | str, at))
+            listed.setdefault(image, []).extend(files.field(row, "objects", list, at))
+        return listed
     categories = {
         entry["id"]: files.field(entry, "name", str, f"{file}: categories")
         for entry in files.field(content, "categories", list, file)

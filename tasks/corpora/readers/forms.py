@@ -68,7 +68,7 @@ class RowOptions(NamedTuple):
 def rows_by_role(
     name: str, read: TableRows, columns: Columns, ways: Mapping[str, str] = MappingProxyType({}), *, table: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a table of a form with one column for each role, as role -> cell; its columns are reported.
+    """Return the rows of a table of a form with one column for each role, as role -> cell; its columns are reported.
 
     Args:
         name: Of the form.
@@ -115,7 +115,7 @@ _GLANCE = 1000  # objects with a caption in them that are looked at
 def columns_of_roles(
     options: RowOptions, available: Sequence[str], where: str, first: Mapping[str, Any] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Role -> columns, for the roles of a form that have one; captions, wrong ones and objects can have several.
+    """Return role -> columns, for the roles of a form that have one; captions, wrong ones and objects can have several.
 
     ``caption_1``, ``caption_2``, … are the captions of one image in this order. With ``ids_only``, caption ids are
     accepted in place of captions.
@@ -155,7 +155,7 @@ def form_of(stem: str, available: Sequence[str], columns: Columns = NO_COLUMNS) 
 
 
 def own_form(stem: str, available: Sequence[str], columns: Columns) -> FormName:
-    """The form of a table of captions, pairs or quadruples; of none, the first with the roles that the user names."""
+    """Return the form of a table of captions, pairs or quadruples, or the first with the roles that the user names."""
     found, roles = form_of(stem, available, columns), {role for role in columns if _language_of(role) is None}
     own = [name for name in FORM_NAMES if name == found] or [n for n in FORM_NAMES if roles <= {*FORMS[n].roles}]
     return next(iter(own), "captions")
@@ -166,7 +166,7 @@ RECOGNISED = ("quadruples", "pairs", "composed", "captions", "questions", "label
 
 
 def _caption_columns(available: Sequence[str]) -> list[tuple[str, ...]]:
-    """The columns that hold captions; several tuples if it is not clear which of them do."""
+    """Return the columns that hold captions; several tuples if it is not clear which of them do."""
     plain = FORMS["captions"].find("caption", available)
     usual = {*map(fold, NAMES["caption"])}
     numbered: defaultdict[str, dict[int, str]] = defaultdict(dict)
@@ -184,12 +184,12 @@ def _caption_columns(available: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def rows_to_read(read: TableRows, split: str | None, columns: Columns) -> TableRows:
-    """The rows of a split, each in one language."""
+    """Return the rows of a split, each in one language."""
     return of_languages(of_split(read, split, columns=columns), columns)
 
 
 def of_split(read: TableRows, given: str | None = None, *, columns: Columns) -> TableRows:
-    """The rows of a split where there is a column ``split``, or ``columns`` names it: the given one, ``test``, or all.
+    """Return the rows of a split where there is a column ``split``, or ``columns`` names one: given, ``test``, or all.
 
     The origin says which, and RequestError that there is no such split.
     """
@@ -210,7 +210,7 @@ def of_split(read: TableRows, given: str | None = None, *, columns: Columns) -> 
 
 
 def of_languages(read: TableRows, columns: Columns) -> TableRows:
-    """A table with captions in a column for each of several languages, with a row for each of them instead.
+    """Return a table with captions in a column for each of several languages, with a row for each of them instead.
 
     Not where ``columns`` names those of the captions; ``columns.caption_de`` names that of one language.
     """
@@ -220,18 +220,26 @@ def of_languages(read: TableRows, columns: Columns) -> TableRows:
     if absent := [column for column in codes if column not in read.available]:
         raise RequestError(f"{read.where}: no column {', '.join(map(repr, absent))}; it has {some(read.available, 20)}")
     others = [column for column in read.available if column not in codes]
-    rows = (
-        {**{column: row.get(column) for column in others}, "caption": row[column], "language": code}
-        for row in read.rows
-        for column, code in codes.items()
-        if row.get(column)
-    )
+
+    def rows() -> Iterator[dict[str, Any]]:
+        faults = Faults(read.where)
+        for number, row in enumerate(read.rows, start=1):
+            said = {column: code for column, code in codes.items() if row.get(column)}
+            if not said:
+                faults.add("rows without a caption in any language", f"row {number}")
+            for column, code in said.items():
+                yield {**{name: row.get(name) for name in others}, "caption": row[column], "language": code}
+        if not skips_bad_rows():
+            faults.raise_any()
+        for line in faults.lines():
+            tell(f"warning: {line}; they are left out")
+
     made = {**read.made, "caption": [*codes], "language": ()}
-    return read._replace(available=[*others, "caption", "language"], rows=rows, made=made)
+    return read._replace(available=[*others, "caption", "language"], rows=rows(), made=made)
 
 
 def _languages(available: Sequence[str], columns: Columns) -> dict[str, str]:
-    """Column -> language, of a table without captions but for those in several columns that are named by languages."""
+    """Return column -> language, of a table with captions only in columns that are named by languages."""
     named = {str(column): code for role, column in columns.items() if (code := _language_of(role)) is not None}
     if named or "caption" in columns:
         return named
@@ -241,7 +249,7 @@ def _languages(available: Sequence[str], columns: Columns) -> dict[str, str]:
 
 
 def _language_of(column: str, letters: int = 3) -> str | None:
-    """The BCP-47 code by which a column of captions is named, of at most so many letters; three only by the user.
+    """Return the BCP-47 code in the name of a column of captions, of at most so many letters; three only by the user.
 
     ``id`` is no Indonesian here, but an id; ``id-ID`` is.
 
@@ -264,7 +272,7 @@ def _language_of(column: str, letters: int = 3) -> str | None:
 def corpus_of_rows(
     name: str, read: TableRows, options: RowOptions, *, images: str | Path | Sequence[Path] | None
 ) -> Corpus:
-    """The corpus of the rows of a table, in their order.
+    """Return the corpus of the rows of a table, in their order.
 
     Raises:
         RequestError: A column or file is missing, rows lack an image or a caption, or ids repeat; lists every fault.
@@ -375,7 +383,7 @@ class _Rows:
             self.captions.append(CaptionRow(identifier, image, text, place, language, by, annotation))
 
     def _image(self, role: str, identifier: object) -> str:
-        """The id of the image in a role, by default its cell, which is added to the images if it is new."""
+        """Return the id of the image in a role, by default its cell, which is added to the images if it is new."""
         key = unlisted(self.cells[role][0])
         if isinstance(key, list) and len(key) == 1:
             key = key[0]
@@ -424,7 +432,7 @@ class _Rows:
         return texts[0] if texts else ""
 
     def _said(self, one: object) -> object:
-        """The text of an object in a list of captions; anything else as it is."""
+        """Return the text of an object in a list of captions; anything else as it is."""
         if not isinstance(one, Mapping):
             return one
         self.objects += [one] if len(self.objects) < _GLANCE else []
@@ -444,7 +452,7 @@ class _Rows:
 
 
 def _words(value: object) -> list[str] | None:
-    """The words of a list, or of a text with ``;`` between them; None if there is no value."""
+    """Return the words of a list, or of a text with ``;`` between them; None if there is no value."""
     if value is None:
         return None
     if isinstance(value, str):

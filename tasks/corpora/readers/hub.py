@@ -60,7 +60,7 @@ class HubSplit:
     roots: tuple[Path, ...]
 
     def read(self, key: str) -> bytes:
-        """The encoded bytes of one cell; raises ``OSError`` if it holds no image."""
+        """Return the encoded bytes of one cell; raise ``OSError`` if it holds no image."""
         column, _, row = key.rpartition("/")
         if column not in self.dataset.column_names or not row.isdigit() or int(row) >= len(self.dataset):
             raise FileNotFoundError(f"{key!r}: no such column or row in the data set")
@@ -79,7 +79,7 @@ class HubSplit:
         return next((file for file in inside if file.is_file()), inside[0]).read_bytes()
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """All columns but the images, row by row, as they are stored: no sound or video in them is decoded."""
+        """Return all columns but the images, row by row, as they are stored: no sound or video in them is decoded."""
         texts = [column for column in self.dataset.column_names if column not in self.images]
         if not texts:
             return iter({} for _ in range(len(self.dataset)))
@@ -87,7 +87,7 @@ class HubSplit:
         return (row for batch in batches for row in batch.to_pylist())
 
     def table(self) -> forms.TableRows:
-        """All columns, row by row; of an image its key in the split."""
+        """Return all columns, row by row; of an image its key in the split."""
         rows = ({**row, **{name: f"{name}/{n}" for name in self.images}} for n, row in enumerate(self.rows()))
         return forms.TableRows(self.name, self.dataset.column_names, rows, self.origin, self if self.images else None)
 
@@ -107,7 +107,7 @@ class HubSplit:
         return LocatedImages([row for row in rows if row.key not in absent], self, empty)
 
     def _absent(self) -> set[str]:
-        """Keys of the image cells that hold nothing."""
+        """Return keys of the image cells that hold nothing."""
         empty = {""}
         for column in self.images:
             start = 0
@@ -129,8 +129,9 @@ def load_split(
     revision: str | None = None,
     need: Sequence[str] = (),
     files: Sequence[Path] = (),
+    or_only: bool = False,
 ) -> HubSplit:
-    """One split of a data set on the hub, or of a folder: in the hub's layout, or written by ``save_to_disk``.
+    """Return one split of a data set on the hub, or of a folder: in the hub's layout, or written by ``save_to_disk``.
 
     Args:
         dataset: Hub id, folder, or a Parquet file with images in it.
@@ -139,6 +140,7 @@ def load_split(
         revision: Branch, tag or commit.
         need: Columns that must exist.
         files: Parquet files of the folder to read, where it is known which.
+        or_only: True to read the only split of a configuration, whatever its name.
 
     Raises:
         RequestError: It cannot be reached, is gated, or lacks the split or a column; the message says what to do.
@@ -150,9 +152,10 @@ def load_split(
     if not files and is_saved(local):
         loaded, split = _saved_split(local, split)
     elif shards := files or _parquet_shards(local):
-        loaded = datasets.load_dataset("parquet", data_files=[str(file) for file in shards], split="train")
+        with _hub_faults(dataset, dataset):
+            loaded = datasets.load_dataset("parquet", data_files=[str(file) for file in shards], split="train")
     else:
-        loaded = _published_split(dataset, split, config, revision)
+        loaded = _published_split(dataset, split, config, revision, or_only=or_only)
         split = str(loaded.split or split or "test")
     where = f"{dataset} (split {split})" if split else dataset
     if missing := [column for column in need if column not in loaded.column_names]:
@@ -177,7 +180,7 @@ def is_saved(folder: Path) -> bool:
 
 
 def _saved_split(folder: Path, split: str | None) -> tuple[Dataset, str]:
-    """The split of a folder, and its name, "" if it has none."""
+    """Return the split of a folder, and its name, "" if it has none."""
     from datasets import DatasetDict, load_from_disk
 
     try:
@@ -201,7 +204,9 @@ def _parquet_shards(path: Path) -> list[Path]:
     return sorted(file for file in path.glob("*.parquet") if file.stem.isdigit()) if path.is_dir() else []
 
 
-def _published_split(dataset: str, split: str | None, config: str | None, revision: str | None) -> Dataset:
+def _published_split(
+    dataset: str, split: str | None, config: str | None, revision: str | None, *, or_only: bool
+) -> Dataset:
     import datasets
 
     given = {"data_dir": config} if config is not None and "/" in config else {"name": config}
@@ -213,7 +218,7 @@ def _published_split(dataset: str, split: str | None, config: str | None, revisi
             splits = datasets.get_dataset_split_names(dataset, config, revision=revision)
             if local and split is None:
                 split = choose_split(dataset, splits)
-            elif len(splits) == 1:  # one table of several: of its only split, whatever its name
+            elif len(splits) == 1 and (or_only or split is None):
                 split = splits[0]
         if not Path(builder.cache_dir).is_dir():
             _download(builder.config.data_files or {})
@@ -243,7 +248,7 @@ def _refuse_files_elsewhere(dataset: str, files_of: Mapping[str, Iterable[str]])
 
 
 def configs_of(dataset: str, revision: str | None) -> list[str]:
-    """The configurations of a data set on the hub.
+    """Return the configurations of a data set on the hub.
 
     Raises:
         RequestError: It cannot be reached, or is gated; the message says what to do.
@@ -267,10 +272,11 @@ def files_of(dataset: str, revision: str | None, pattern: str) -> Path:
 
 @contextmanager
 def _hub_faults(dataset: str, where: str) -> Iterator[None]:
-    """Raise what goes wrong on the hub as ``RequestError``, with what to do about it."""
+    """Raise what goes wrong on the hub, or with a local copy, as ``RequestError`` with what to do about it."""
     from datasets.exceptions import DatasetNotFoundError, DatasetsError
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError
 
+    local = Path(dataset).exists()
     gated = (
         f"{dataset}: cannot be read from the hub. If it is gated, accept its terms at "
         f"https://huggingface.co/datasets/{dataset} and log in (`hf auth login`, or a token in HF_TOKEN)"
@@ -280,6 +286,8 @@ def _hub_faults(dataset: str, where: str) -> Iterator[None]:
     except (GatedRepoError, DatasetNotFoundError) as error:
         raise RequestError(f"{gated} ({_first_line(error)})") from error
     except (ConnectionError, HfHubHTTPError, OSError) as error:
+        if local:
+            raise RequestError(f"{where}: cannot be read ({_first_line(error)}); copy it again") from error
         raise RequestError(
             f"{where}: not in the cache and the hub cannot be reached ({_first_line(error)}); connect once, "
             "or give local files instead"
@@ -290,9 +298,10 @@ def _hub_faults(dataset: str, where: str) -> Iterator[None]:
         raise RequestError(str(error)) from error
     # the library names no base class: a script, other columns by file, an address in the README, a damaged file
     except (ValueError, ImportError, RuntimeError, LookupError, TypeError, DatasetsError) as error:
+        download = f"download its files (`hf download {dataset} --repo-type dataset`) and"
         raise RequestError(
-            f"{where}: the library datasets cannot read it ({_first_line(error)}); download its files "
-            f"(`hf download {dataset} --repo-type dataset`) and read them as data of your own (docs/own_data.md)"
+            f"{where}: the library datasets cannot read it ({_first_line(error)}); "
+            f"{'copy its files again, or' if local else download} read them as data of your own (docs/own_data.md)"
         ) from error
 
 
@@ -321,7 +330,7 @@ def read_hub(
     ids_only: bool = False,
     name: str | None = None,
 ) -> Corpus:
-    """The corpus of one split, in the order of its rows.
+    """Return the corpus of one split, in the order of its rows.
 
     The ids of images that the data set holds are ``column/row`` unless there is an ``id`` column. A column of images is
     found by its type if it is the only one, and by its name if there are several.
@@ -336,7 +345,9 @@ def read_hub(
         RequestError: The data set cannot be read, lacks a column, or its rows are faulty; lists every fault.
     """
     loaded = load_split(dataset, split=split, config=config, revision=revision)
-    read = forms.rows_to_read(loaded.table(), None, columns or {})
+    local = Path(dataset)
+    in_rows = split if not is_saved(local) and _parquet_shards(local) else None  # plain files have no other splits
+    read = forms.rows_to_read(loaded.table(), in_rows, columns or {})
     options = forms.RowOptions(form, columns or {}, language, reference_language, ids_only)
     if images is not None or ids_only:
         read = read._replace(source=None)

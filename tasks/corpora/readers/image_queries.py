@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from capim.store.errors import RequestError, some
+from capim.store.files import reading
 from capim.store.forms import NO_COLUMNS, Columns, option
 from capim.store.schema import COMPOSED, EXCLUDED, REVISITED, SIMILARITY, SUBSET
 from capim.store.sets.lists import finite
@@ -63,7 +64,8 @@ def read_image_queries(
         RequestError: The file has none of these forms, or an image is missing.
     """
     path = require_file(Path(root).expanduser().absolute(), "file")
-    asked = _read(path, columns or NO_COLUMNS)
+    with reading(path):
+        asked = _read(path, columns or NO_COLUMNS)
     boxes = dict(asked.images)
     for more in read_json(Path(gallery)) if gallery else ():
         boxes.setdefault(str(more), None)
@@ -80,7 +82,7 @@ def read_image_queries(
 
 
 def _cropped(row: ImageRow, box: Sequence[float] | None) -> ImageRow:
-    """The image, or its box: left, top, right and bottom, in pixels, rounded outwards to whole ones."""
+    """Return the image, or its box: left, top, right and bottom in pixels, each rounded as Pillow's ``crop`` does."""
     if box is None:
         return row
     left, top, right, bottom = (round(float(end)) for end in box)
@@ -90,7 +92,7 @@ def _cropped(row: ImageRow, box: Sequence[float] | None) -> ImageRow:
 def _read(path: Path, columns: Columns) -> _Asked:
     content = _unpickled(path) if path.suffix == ".pkl" else read_json(path) if path.suffix == ".json" else None
     if isinstance(content, dict) and {"imlist", "qimlist", "gnd"} <= content.keys():
-        return _landmarks(content)
+        return _landmarks(path, content)
     rows: list[Mapping[str, Any]] = [*(open_table(path)[1] if content is None else content)]
     known = list(map(str, rows[0])) if rows and isinstance(rows[0], Mapping) else []
     for fields, read in _PUBLISHED:
@@ -106,12 +108,16 @@ def _read(path: Path, columns: Columns) -> _Asked:
     return _OWN[name](rows_by_role(name, TableRows(str(path), known, rows), columns))
 
 
-def _landmarks(content: Mapping[str, Any]) -> _Asked:
-    searched, queries = content["imlist"], content["qimlist"]
-    boxes = {query: judged.get("bbx") for query, judged in zip(queries, content["gnd"], strict=True)}
+def _landmarks(path: Path, content: Mapping[str, Any]) -> _Asked:
+    searched, queries, truth = content["imlist"], content["qimlist"], content["gnd"]
+    if len(queries) != len(truth):
+        raise RequestError(f"{path}: {len(queries)} queries in qimlist and {len(truth)} in gnd")
+    boxes = {query: judged.get("bbx") for query, judged in zip(queries, truth, strict=True)}
+    if both := [image for image in dict.fromkeys(searched) if boxes.get(image) is not None]:
+        raise RequestError(f"{path}: queries with a box are also in imlist, whole: {some(both)}; give them other names")
     rows = [
         RelevanceRow(REVISITED, "i2i", query, searched[at], grade)
-        for query, judged in zip(queries, content["gnd"], strict=True)
+        for query, judged in zip(queries, truth, strict=True)
         for what, grade in _GRADES.items()
         for at in judged.get(what, ())
     ]
@@ -140,7 +146,7 @@ class _Text(NamedTuple):
 
 
 def _cirr(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
-    """The reference is no item of the gallery, nor of the subset."""
+    """Yield the texts of CIRR; the reference is no item of the gallery, nor of the subset."""
     for row in rows:
         reference, target = row["reference"], row["target_hard"]
         members = [image for image in row["img_set"]["members"] if image != reference]
@@ -155,7 +161,7 @@ def _fashion_iq(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
 
 
 def _circo(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
-    """Images are named by COCO's twelve digits."""
+    """Yield the texts of CIRCO; images are named by COCO's twelve digits."""
     for row in rows:
         targets = [f"{int(image):012d}.jpg" for image in row["gt_img_ids"]]
         yield _Text(str(row["id"]), row["relative_caption"], f"{int(row['reference_img_id']):012d}.jpg", targets)
@@ -198,12 +204,15 @@ class _PlainPickle(pickle.Unpickler):
     """Lists, dictionaries, numbers, texts and arrays; a file that names anything else is refused, not run."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """The functions that make arrays."""
+        """Return a function that makes arrays; raise ``RequestError`` for any other name."""
         if module.partition(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype", "scalar"):
             return super().find_class(module, name)
         raise RequestError(f"the file would run {module}.{name}; save it as JSON if you trust it")
 
 
 def _unpickled(path: Path) -> Any:
-    with path.open("rb") as file:
-        return _PlainPickle(file).load()
+    try:
+        with path.open("rb") as file:
+            return _PlainPickle(file).load()
+    except pickle.UnpicklingError as error:
+        raise RequestError(f"{path} cannot be read as .pkl: {error}") from error

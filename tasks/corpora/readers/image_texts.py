@@ -26,7 +26,7 @@ def read_image_texts(
     language: str = "en",
     name: str | None = None,
 ) -> Corpus:
-    """The images of a folder that have a text file, in the order of the paths of the text files.
+    """Return the images of a folder that have a text file, in the order of the paths of the text files.
 
     An image's id is the path of its text without ``.txt``. ``README.txt`` and its like are no captions.
 
@@ -64,7 +64,7 @@ def read_image_texts(
 
 
 def text_files(folder: Path) -> Iterator[str]:
-    """The paths of the texts below a folder, relative to it; ``README.txt`` and its like are left out."""
+    """Return the paths of the texts below a folder, relative to it; ``README.txt`` and its like are left out."""
     for file in image_files.files_below(folder):
         if file.endswith(".txt") and Path(file).stem.lower() not in _NO_CAPTIONS:
             yield file
@@ -80,7 +80,7 @@ def refuse_several(names: Sequence[str], where: object) -> None:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text that are not blank, without the blanks around them."""
+    """Return the lines of a text that are not blank, without the blanks around them."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

@@ -49,7 +49,7 @@ def read_judged(
     *,
     images: str | Path | Sequence[str | Path] | None = None,
     revision: str | None = None,
-    split: str = "test",
+    split: str | None = None,
     subsets: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     language: str = "en",
@@ -57,7 +57,7 @@ def read_judged(
     ids_only: bool = False,
     name: str | None = None,
 ) -> Corpus:
-    """The corpus of three tables: documents are its images, queries its captions, which describe no image.
+    """Return the corpus of three tables: documents are its images, queries its captions, which describe no image.
 
     A grade above 0 is relevant; 0 and below is judged not relevant (trec has negative grades for pages that are worse
     than useless). Queries without a relevant document are left out and listed; judgements of queries that are not in
@@ -68,6 +68,8 @@ def read_judged(
             a folder of it, with a query and its page in each row (:func:`question_columns`).
         images: Folder of the pages, where the table of documents holds none; unless given, ``images/`` or the folder
             itself. Without a table of documents the images of the folder are the documents.
+        split: Of tables with several splits; ``test`` or the only one, unless given. Judgements are of no other split
+            than the given one; documents and queries may be.
         subsets: Parts to read, such as ViDoRe's languages; all by default. They share their documents.
         columns: ``table.role`` -> column, for roles without a column of a usual name: ``queries.query``.
         main_metric: Headline of the corpus.
@@ -80,8 +82,8 @@ def read_judged(
     local = Path(dataset).expanduser()
     place = str(local.absolute()) if local.exists() else dataset
     require_known(place, "columns", columns or {}, [f"{name}.{role}" for name in TABLES for role in FORMS[name].roles])
-    files = JudgedFiles(place, split, columns or {}, revision, images=images, ids_only=ids_only)
-    files = files.with_questions()
+    files = JudgedFiles(place, split or "test", columns or {}, revision, images=images, ids_only=ids_only)
+    files = files._replace(given=split is not None).with_questions()
     name = name or corpus_name(Path(place))
     return _corpus(files, subsets, language=language, main_metric=main_metric, name=name)
 
@@ -95,7 +97,7 @@ def _corpus(
     name: str,
     published: JudgedTask | None = None,
 ) -> Corpus:
-    """The corpus of these subsets, or of all; raises if a subset holds, before anything is left out, other counts."""
+    """Return the corpus of these subsets, or of all; raise if a subset, before rows are left out, has other counts."""
     place, known = files.place, files.subsets()
     require_known(place, "subsets", subsets or (), known)
     chosen = [subset for subset in known if not subsets or subset in subsets]
@@ -149,7 +151,7 @@ def _corpus(
 
 
 def task_reader(name: str) -> Callable[..., Corpus]:
-    """The reader of one of ``JUDGED_TASKS``."""
+    """Return the reader of one of ``JUDGED_TASKS``."""
     task = JUDGED_TASKS[name]
 
     def read(
@@ -160,7 +162,7 @@ def task_reader(name: str) -> Callable[..., Corpus]:
         revision: str | None = None,
         ids_only: bool = False,
     ) -> Corpus:
-        """The corpus of a task, under its name, with as many rows as mteb counted.
+        """Return the corpus of a task, under its name, with as many rows as mteb counted.
 
         Args:
             root: The data set as a folder; from the hub unless given.
@@ -206,7 +208,7 @@ def _counts(part: _JudgedPart, n_documents: int) -> SubsetCounts:
 
 
 def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -> _JudgedPart:
-    """The queries of a subset, and its judgements, which may be of queries in other subsets (ViDoRe 2 and 3)."""
+    """Return the queries of a subset, and its judgements, which may be of queries in other subsets (ViDoRe 2 and 3)."""
     own, table = _language(subset, language), files.require("queries", subset)
     queries, parts = [], dict[str, list[str]]()
     for number, row in enumerate(table.rows, start=1):
@@ -233,7 +235,7 @@ def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -
 
 
 def _grade(value: object, where: str, faults: Faults) -> int | None:
-    """A grade as a whole number; notes the fault and gives None if it is none."""
+    """Return a grade as a whole number; note the fault and return None if it is none."""
     if value is None or (isinstance(value, str) and not value.strip()):
         faults.add("judgements without a grade", where)
     elif isinstance(value, bool) or (number := finite(value)) is None or not number.is_integer():
@@ -244,13 +246,13 @@ def _grade(value: object, where: str, faults: Faults) -> int | None:
 
 
 def _language(name: str, default: str) -> str:
-    """The code of a language that is written as ViDoRe does, or as a code; the default for other names."""
+    """Return the code of a language that is written as ViDoRe does, or as a code; the default for other names."""
     code = LANGUAGES.get(name.casefold(), name)
     return code if _CODE.fullmatch(code) else default
 
 
 def _distinct(parts: Sequence[_JudgedPart]) -> list[_JudgedPart]:
-    """The parts with the language before the ids of their queries, where subsets use the same ids."""
+    """Return the parts with the language before the ids of their queries, where subsets use the same ids."""
     counts = Counter(row.id for part in parts for row in part.queries)
     if all(count == 1 for count in counts.values()):
         return list(parts)
@@ -264,7 +266,7 @@ def _distinct(parts: Sequence[_JudgedPart]) -> list[_JudgedPart]:
 
 
 def _grouped(queries: Iterable[CaptionRow], judgements: Iterable[RelevanceRow]) -> list[CaptionRow]:
-    """The queries of several subsets with their groups: one question in several languages has the same judgements.
+    """Return the queries of several subsets with groups: one question in several languages has the same judgements.
 
     ViDoRe does not say which queries are translations of each other. Two questions with exactly the same judged
     documents and grades are taken for one, which makes intervals wider, not narrower.
@@ -279,7 +281,7 @@ def _grouped(queries: Iterable[CaptionRow], judgements: Iterable[RelevanceRow]) 
 
 
 def _documents(files: JudgedFiles, subsets: Sequence[str], judged: Sequence[str]) -> LocatedImages:
-    """The documents, which all subsets have in common; without a table of them the images of the folder."""
+    """Return the documents, which all subsets have in common; without a table of them the images of the folder."""
     table = files.table("documents", subsets[0])
     beside = [files.images] if isinstance(files.images, str | Path) else list(files.images or ())
     if not beside and files.folder is not None:
@@ -317,7 +319,7 @@ def _documents(files: JudgedFiles, subsets: Sequence[str], judged: Sequence[str]
 
 
 def text_or_none(cell: object) -> str | None:
-    """A cell as text; None for one that holds nothing."""
+    """Return a cell as text; None for one that holds nothing."""
     return None if cell is None else str(cell)
 
 
@@ -333,7 +335,7 @@ def _page(row: Mapping[str, Any]) -> ImageRow:
 
 
 def _image_files(folder: Path, judged: set[str], files: JudgedFiles) -> LocatedImages:
-    """The images of a folder; ids are the names of their files, without the suffix unless judgements have it."""
+    """Return the images of a folder; ids are the names of their files, without the suffix unless judgements have it."""
     found = sorted(images_below(folder))
     whole = not judged.isdisjoint(found)
     rows = [ImageRow(file if whole else without_image_suffix(file), file) for file in found]
@@ -365,6 +367,8 @@ class JudgedFiles(NamedTuple):
         configs: Configurations on the hub, where they are known; the hub names them otherwise.
         images: Folder or folders of the pages, where the table of documents holds none.
         ids_only: Use no images, and accept queries without a text.
+        given: True if the user names the split, so that judgements of another are not read.
+        tables: The tables, where they were made from one.
     """
 
     place: str
@@ -374,6 +378,7 @@ class JudgedFiles(NamedTuple):
     configs: tuple[str, ...] = ()
     images: str | Path | Sequence[str | Path] | None = None
     ids_only: bool = False
+    given: bool = False
     tables: Mapping[TableName, TableRows] = MappingProxyType({})
 
     @property
@@ -414,16 +419,23 @@ class JudgedFiles(NamedTuple):
         for number, row in enumerate(rows_by_role("questions", read, given, _ASKED, table="questions"), start=1):
             cells = (row.get("name", row["image"]), row["image"])
             names, images = (cell if isinstance(cell, list) else [cell] for cell in cells)
-            pages = {str(name): image for name, image in zip(names, images, strict=False) if name not in (None, "")}
+            if len(names) != len(images):
+                raise RequestError(f"{read.where}: row {number} has {len(images)} images and {len(names)} names")
+            pages = [(str(name), image) for name, image in zip(names, images, strict=True) if name not in (None, "")]
             if not pages:
                 lacking = "name" if "name" in row else "image"
                 raise RequestError(f"{read.where}: row {number} has no {lacking}, which names the page")
-            for document, image in pages.items():
-                documents.setdefault(document, {"id": document, "image": image})
+            for document, image in pages:
+                first = documents.setdefault(document, {"id": document, "image": image})["image"]
+                if read.source is None and first and image and first != image:
+                    raise RequestError(
+                        f"{read.where}: row {number}: {document!r} names two pages, {first!r} and {image!r}; write the "
+                        'column that names each page, columns = { "documents.id" = "…" }'
+                    )
             for text in filter(str.strip, said(row["query"], f"{read.where}: row {number}")):
                 asked = queries.setdefault(text, {"id": f"q{len(queries) + 1}", "query": text})
                 graded = {"query": asked["id"], "grade": row.get("grade", 1)}
-                judgements += [{**graded, "document": document} for document in pages]
+                judgements += [{**graded, "document": document} for document, _ in pages]
         return self._replace(
             tables={
                 "documents": read._replace(available=("id", "image"), rows=documents.values()),
@@ -433,7 +445,7 @@ class JudgedFiles(NamedTuple):
         )
 
     def subsets(self) -> list[str]:
-        """Names of subsets next to ``queries`` in ``LAYOUTS``, in order; a corpus without subsets has ``""``."""
+        """Return names of subsets next to ``queries`` in ``LAYOUTS``, in order; a corpus without subsets has ``""``."""
         if self.tables:
             return [""]
         names = self._names()
@@ -442,7 +454,7 @@ class JudgedFiles(NamedTuple):
         return [""] if plain or not found else found
 
     def table(self, name: TableName, subset: str) -> TableRows | None:
-        """A table of a subset; None if there is none.
+        """Return a table of a subset; None if there is none.
 
         Raises:
             RequestError: A table cannot be read, or lacks a column.
@@ -456,12 +468,19 @@ class JudgedFiles(NamedTuple):
             return None if config is None else self._loaded(name, [], config)
         for each in names:
             if by_split := _files(self.folder, each):
-                files = by_split.get(self.split) or by_split[choose_split(self.folder / each, list(by_split))]
-                return self._loaded(name, files, "") if files[0].suffix == ".parquet" else self._read(name, files[0])
+                wanted = None if self._may_be_of_any_split(name) or "" in by_split else self.split
+                split = self.split if self.split in by_split else choose_split(self.folder / each, [*by_split], wanted)
+                files = by_split[split]
+                if files[0].suffix == ".parquet":
+                    return self._loaded(name, files, "")
+                if len(files) > 1:
+                    names = some([file.relative_to(self.folder).as_posix() for file in files])
+                    raise RequestError(f"{self.folder}: {name} are in several files, {names}; join them in one")
+                return self._read(name, files[0])
         return None
 
     def require(self, name: TableName, subset: str) -> TableRows:
-        """The table; raises ``RequestError`` with the names that were looked for if there is none."""
+        """Return the table; raise ``RequestError`` with the names that were looked for if there is none."""
         if (found := self.table(name, subset)) is None:
             names = ", ".join(_names_of(name, subset))
             runs = (
@@ -475,16 +494,25 @@ class JudgedFiles(NamedTuple):
         return _SHARED.format(subset=subset, table="queries") in self._names()
 
     def _names(self) -> list[str]:
-        """Configurations on the hub; of a folder its files, folders, and folders of folders with queries."""
+        """Return configurations on the hub; of a folder its files, folders, and folders of folders with queries."""
         if self.folder is None:
             return list(self.configs) or configs_of(self.place, self.revision)
         names = sorted(path.name for path in self.folder.iterdir())
         inner = (f"{name}/queries" for name in names if "." not in name)
         return names + [name for name in inner if (self.folder / name).is_dir()]
 
+    def _may_be_of_any_split(self, name: TableName) -> bool:
+        return not (self.given and name == "judgements")
+
     def _loaded(self, name: TableName, files: Sequence[Path], config: str) -> TableRows:
-        split = None if files else self.split
-        loaded = load_split(self.place, split=split, config=config or None, revision=self.revision, files=files)
+        loaded = load_split(
+            self.place,
+            split=None if files else self.split,
+            config=config or None,
+            revision=self.revision,
+            files=files,
+            or_only=self._may_be_of_any_split(name),
+        )
         where = str(files[0]) if files else f"{self.place} ({config})"
         return self._by_role(name, loaded.table()._replace(where=where))
 
@@ -505,12 +533,12 @@ class JudgedFiles(NamedTuple):
         return self._by_role(name, TableRows(str(file), available, rows))
 
     def _own(self, name: TableName) -> dict[str, str]:
-        """The columns that the description names for a table."""
+        """Return the columns that the description names for a table."""
         named = (role.partition(".")[::2] for role in self.columns)
         return {role: self.columns[f"{table}.{role}"] for table, role in named if table == name}
 
     def _by_role(self, name: TableName, read: TableRows) -> TableRows:
-        """The table with its cells by role, and the source of the images if these are among them."""
+        """Return the table with its cells by role, and the source of the images if these are among them."""
         ways = {SPLITS: NO_OPTION} | ({TONGUES: _WAY % "queries.language"} if name == "queries" else {})
         rows = rows_by_role(name, read, self._own(name), ways, table=name)
         first = next(rows, {})
@@ -550,7 +578,7 @@ def _names_of(name: TableName, subset: str) -> list[str]:
 
 
 def _files(folder: Path, name: str) -> dict[str, list[Path]]:
-    """Split -> the file or the Parquet shards of a table: ``name/test.tsv``, ``name.test.tsv``, ``name-*.parquet``.
+    """Return split -> file or Parquet shards of a table: ``name/test.tsv``, ``name.test.tsv``, ``name-*.parquet``.
 
     A file without a split, ``name.jsonl`` or ``name``, is under an empty name.
     """
@@ -567,7 +595,7 @@ def _files(folder: Path, name: str) -> dict[str, list[Path]]:
 
 
 def _of_objects(name: TableName, file: Path) -> list[dict[str, Any]]:
-    """The rows of one JSON object: id -> text, file or object."""
+    """Return the rows of one JSON object: id -> text, file or object."""
     content = read_json(file)
     if not isinstance(content, dict):
         return []

@@ -64,7 +64,7 @@ def read_coco_karpathy(
     ids_only: bool = False,
     cache: str | Path = CACHE,
 ) -> Corpus:
-    """The split in Karpathy's order; image ids are COCO's, annotation ids those of captions 0 to 4.
+    """Return the split in Karpathy's order; image ids are COCO's, annotation ids those of captions 0 to 4.
 
     Args:
         root: Captions file, or the folder with it; from the hub unless given.
@@ -109,7 +109,7 @@ def read_flickr30k_karpathy(
     revision: str | None = None,
     ids_only: bool = False,
 ) -> Corpus:
-    """The split in Karpathy's order; an image's id is its file's name without ``.jpg``.
+    """Return the split in Karpathy's order; an image's id is its file's name without ``.jpg``.
 
     Args:
         root: ``dataset_flickr30k.json``, an ALBEF-form file, or the folder with it; from the hub unless given.
@@ -173,7 +173,7 @@ def _corpus(
     *,
     ids_only: bool,
 ) -> Corpus:
-    """The corpus of a split, with images from a folder, else from the hub's data set, else from ``others``."""
+    """Return the corpus of a split, with images from a folder, else from the hub's data set, else from ``others``."""
     if ids_only:
         read, images = read._replace(hub=None, others=None), None
     hub = read.hub if images is None else None
@@ -189,7 +189,7 @@ def _corpus(
 
 
 def _split(root: str | Path, patterns: Sequence[str], split: str) -> _Split:
-    """A split from a captions file, or from the first file of a folder that matches one of the patterns."""
+    """Return a split from a captions file, or from the first file of a folder that matches one of the patterns."""
     root = Path(root)
     file = require_match(root, *patterns) if root.is_dir() else require_file(root, "captions file")
     content = read_json(file)
@@ -238,7 +238,7 @@ def _entries(rows: Iterable[object], origin: object) -> Iterator[KarpathyEntry]:
 
 
 def _annotation_id(entry: KarpathyEntry, ordinal: int, published_ids: Mapping[str, Sequence[str]]) -> str | None:
-    """The annotation id of captions 0 to 4, from the file or else from the ground truths; of a sixth from the latter.
+    """Return the annotation id of captions 0 to 4, from the file or else the ground truths; of a sixth from the latter.
 
     Sixth captions in the file are ignored, so that all forms of the split have the same fingerprint.
     """
@@ -271,7 +271,7 @@ def extra_positives(caption_of: Mapping[str, str], images: Collection[str]) -> I
 
 @cache
 def karpathy_test_annotation_ids() -> Mapping[str, tuple[str, ...]]:
-    """COCO image id -> annotation ids of its captions 0 to 4, for the Karpathy test split.
+    """Return COCO image id -> annotation ids of its captions 0 to 4, for the Karpathy test split.
 
     For captions files that do not have them (ALBEF form).
     """

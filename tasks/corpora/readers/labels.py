@@ -77,7 +77,7 @@ def read_labels(
     for text in texts:
         if "{}" not in text:
             faults.add("prompts without {}, where the class goes", repr(text))
-    for label in classes.keys() - {*known, *names}:
+    for label in sorted(classes.keys() - {*known, *names}):
         faults.add(f"classes has a label that no image has; {did_you_mean(label, known)}it names", repr(label))
     if len(known) < 2:
         faults.add("fewer than two classes; a class is a folder, or a value of the column label", ", ".join(known))
@@ -102,13 +102,13 @@ def _tars(folder: Path) -> list[Path]:
 
 
 def _templates(path: Path) -> list[str]:
-    """CLIP_benchmark's prompts next to its shards, in which ``{c}`` is the class; none where there are none."""
+    """Return CLIP_benchmark's prompts next to its shards, in which ``{c}`` is the class; none where there are none."""
     file = path / _TEMPLATES
     return [line.replace("{c}", "{}") for line in lines_of(read_text(file))] if file.is_file() else []
 
 
 def _shards(folder: Path) -> tuple[dict[str, list[str]], dict[str, str], LocatedImages]:
-    """Image -> its label, label -> its name, and the images; a name of several classes gets the class' number."""
+    """Return image -> label, label -> name, and the images; a name of several classes gets the number of its class."""
     called, faults = lines_of(read_text(folder / _CLASSES)), Faults(str(folder))
     label_of = [name if called.count(name) == 1 else f"{name} {n}" for n, name in enumerate(called)]
     labels, located = dict[str, list[str]](), LocatedImages([], TarShards(folder), [])
@@ -132,12 +132,13 @@ def are_classes(folder: Path) -> bool:
 
 
 def _labels(path: Path, columns: Columns | None, separator: str | None) -> dict[str, list[str]]:
-    """Image -> its labels."""
+    """Return image -> its labels."""
     if path.is_dir():
         found = {image: [Path(image).parent.name] for image in images_below(require_folder(path, "folder of classes"))}
         if not found:
             raise RequestError(f"{path}: no images in it; expected a folder for each class, with its images")
         return found
+    of_image: dict[str, list[str]] = {}
     if is_coco(path):
         name_of = {str(image["id"]): str(image.get("file_name", image["id"])) for image in read_json(path)["images"]}
         objects = {image: categories for image, categories in read_objects(path).items() if categories}
@@ -146,14 +147,15 @@ def _labels(path: Path, columns: Columns | None, separator: str | None) -> dict[
                 f"{path}: its annotations name {len(strange)} images that its list `images` does not have, "
                 f"first {strange[0]!r}; add them there, or leave their annotations out"
             )
-        return {name_of[image]: categories for image, categories in objects.items()}
-    of_image: dict[str, list[str]] = {}
-    for row in rows_by_role("labels", TableRows(str(path), *open_table(path)), columns or NO_COLUMNS, _WAYS):
-        cell = unlisted(row["label"])
-        cells = cell if isinstance(cell, list) else str(cell).split(separator) if separator else [cell]
-        texts = [str(each).strip() if separator else str(each) for each in cells]
-        of_image.setdefault(str(row["image"]), []).extend(texts)
-    _tell_of_several(path, of_image)
+        for image, categories in objects.items():
+            of_image.setdefault(name_of[image], []).extend(categories)
+    else:
+        for row in rows_by_role("labels", TableRows(str(path), *open_table(path)), columns or NO_COLUMNS, _WAYS):
+            cell = unlisted(row["label"])
+            cells = cell if isinstance(cell, list) else str(cell).split(separator) if separator else [cell]
+            texts = [str(each).strip() if separator else str(each) for each in cells]
+            of_image.setdefault(str(row["image"]), []).extend(texts)
+        _tell_of_several(path, of_image)
     return {name: list(dict.fromkeys(labels)) for name, labels in of_image.items()}
 
 
@@ -186,7 +188,7 @@ def _prompts(prompts: str | Sequence[str]) -> list[str]:
 def prompts_of(
     known: Sequence[str], prompts: Sequence[str], classes: Mapping[str, str], language: str
 ) -> Iterator[CaptionRow]:
-    """Every prompt of every class; the number of the prompt is the ordinal."""
+    """Return every prompt of every class; the number of the prompt is the ordinal."""
     for label in known:
         called = classes.get(label, label.replace("_", " "))
         for at, prompt in enumerate(prompts):

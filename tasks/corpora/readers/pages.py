@@ -50,7 +50,7 @@ _BARS = 9 * _ACROSS  # where the bars of a chart begin; a pixel for every 2 of t
 
 
 def read_pages(*, n_reports: Annotated[int, Field(ge=1, le=HELD_OUT_REPORTS)] = 30, seed: int = 0) -> Corpus:
-    """Reports of four pages, half of them English and half German, and six questions to each in both languages.
+    """Return reports of four pages, half of them English and half German, and six questions to each in both languages.
 
     The page with the answer has grade 2; the first page, which names the topic, grade 1; the report's other pages were
     judged not relevant. The types of a query are the kind of page that answers it, and ``translated`` if the report is
@@ -92,7 +92,7 @@ def read_pages(*, n_reports: Annotated[int, Field(ge=1, le=HELD_OUT_REPORTS)] = 
 
 
 def query_id(document: str, number: int, question: Question) -> str:
-    """The id of a question to a document, by its number, in its language."""
+    """Return the id of a question to a document, by its number, in its language."""
     return f"{document}-q{number}-{question.language}"
 
 
@@ -159,7 +159,7 @@ def content_of(report: RenderedReport) -> Content:
 
 
 def questions_to(report: RenderedReport) -> Iterator[tuple[Question, ...]]:
-    """The questions that a report answers, each in all languages; their wording is drawn from its key."""
+    """Return the questions that a report answers, each in all languages; their wording is drawn from its key."""
     content, rng = content_of(report), random.Random(f"{report.key}?")
     for kind in KINDS:
         for topic in content.asked[kind]:
@@ -174,7 +174,7 @@ def questions_to(report: RenderedReport) -> Iterator[tuple[Question, ...]]:
 
 
 def question(report: RenderedReport, language: str, kind: str, topic: int, wording: int, way: int) -> str:
-    """The words of a question to a report; topic, wording and the table's column (0: in, 1: out) by their number.
+    """Return the words of a question to a report; topic, wording and the table's column (0: in, 1: out) by number.
 
     Examples:
         >>> question(RenderedReport("Arden", 2014, "en", 0), "de", "chart", 1, 0, 0)
@@ -187,7 +187,7 @@ def question(report: RenderedReport, language: str, kind: str, topic: int, wordi
 
 
 def topic_word(language: str, kind: str, topic: int) -> str:
-    """The word of a topic, without an article.
+    """Return the word of a topic, without an article.
 
     Examples:
         >>> topic_word("de", "text", 0)
@@ -199,14 +199,14 @@ def topic_word(language: str, kind: str, topic: int) -> str:
 
 @cache
 def reports() -> tuple[tuple[str, int], ...]:
-    """Town and year of all reports, in a fixed order; the first 40 are held out from training."""
+    """Return town and year of all reports, in a fixed order; the first 40 are held out from training."""
     every = list(product(TOWNS, YEARS))
     random.Random(_SPLIT_SEED).shuffle(every)
     return tuple(every)
 
 
 def lines_of(report: RenderedReport, page: int) -> list[str]:
-    """The text of a page (from 1), from above; columns are where they are printed.
+    """Return the text of a page (from 1), from above; columns are where they are printed.
 
     Examples:
         >>> for line in lines_of(RenderedReport("Arden", 2014, "en", 0), 4)[:3]:
@@ -237,7 +237,7 @@ def lines_of(report: RenderedReport, page: int) -> list[str]:
 
 
 def parse_page(key: str) -> tuple[RenderedReport, int]:
-    """The report and the page (from 1) of a key such as ``Arden-2014-en-3-1``.
+    """Return the report and the page (from 1) of a key such as ``Arden-2014-en-3-1``.
 
     Raises:
         ValueError: The key names no page of this world.
@@ -251,12 +251,12 @@ def parse_page(key: str) -> tuple[RenderedReport, int]:
 
 
 def draw_page(key: str, _rng: random.Random) -> Image.Image:
-    """The page of a key, which always looks the same."""
+    """Return the page of a key, which always looks the same."""
     return render(*parse_page(key))
 
 
 def render(report: RenderedReport, page: int) -> Image.Image:
-    """The page (from 1) as an RGB image, 252 x 336."""
+    """Return the page (from 1) as an RGB image, 252 x 336."""
     content = content_of(report)
     image = Image.new("RGB", (WIDTH, HEIGHT), (255, 255, 252))
     draw = ImageDraw.Draw(image)

@@ -58,7 +58,7 @@ def published_corpus(
     origin: str = "",
     downloads: ImageSource | None = None,
 ) -> Corpus:
-    """The corpus of these rows, without images that were left out and what refers to them.
+    """Return the corpus of these rows, without images that were left out and what refers to them.
 
     Rows of files that are not as many as the published ones are the user's own: see :data:`UNPUBLISHED`.
 
@@ -150,7 +150,7 @@ class HardNegativeItem(NamedTuple):
 
 
 def hard_negatives(items: Sequence[HardNegativeItem], *, numbered: bool = True) -> PublishedContents:
-    """The rows of these items: all captions, then all negatives, and a pair for each caption and negative.
+    """Return the rows of these items: all captions, then all negatives, and a pair for each caption and negative.
 
     The pairs of a caption share its ``caption_id``, so that "wins against all its negatives" follows from the pairs.
     Negatives have no image. Pairs and negatives are numbered within their item, ``item/0`` and
@@ -181,7 +181,7 @@ class QuadrupleItem(NamedTuple):
 
 
 def quadruples(items: Iterable[QuadrupleItem]) -> PublishedContents:
-    """The rows of these items; the images and the captions of one have the ids ``id/0`` and ``id/1``."""
+    """Return the rows of these items; the images and the captions of one have the ids ``id/0`` and ``id/1``."""
     images, captions, rows = [], [], []
     for item in items:
         ids = (f"{item.id}/0", f"{item.id}/1")
@@ -266,7 +266,7 @@ def _read_tables(
     dataset: str,
     revision: str | None,
 ) -> Corpus:
-    """The rows of the tables in their order, language by language or category by category.
+    """Return the rows of the tables in their order, language by language or category by category.
 
     Args:
         root: Folder of the files; from the hub unless given, where it is there.
@@ -281,7 +281,8 @@ def _read_tables(
         table = table._replace(columns={**table.columns, **table.hub_columns}, nested=False)
         for part in parts:
             split_of_hub, config = table.split.format(part=part), table.configs.get(part)
-            loaded = load_split(dataset, split=split_of_hub, config=config, revision=revision or pinned(dataset))
+            commit = revision or pinned(dataset)
+            loaded = load_split(dataset, split=split_of_hub, config=config, revision=commit, or_only=True)
             hub, place = hub or loaded, loaded.name
             tables[part] = rows_of(loaded)
     else:
@@ -319,7 +320,7 @@ def _image_names(file: Path) -> list[str]:
 
 
 def _lines(file: Path, images: Sequence[str]) -> list[Row]:
-    """The lines of a text as the captions of these images."""
+    """Return the lines of a text as the captions of these images."""
     texts = read_text(file).removesuffix("\n").split("\n")  # not splitlines, which also splits at other separators
     if len(texts) != len(images):
         raise RequestError(f"{file}: expected {len(images)} captions, one a line, got {len(texts)}")
@@ -356,7 +357,7 @@ def _negatives(table: PublishedTable, tables: Mapping[str, Iterable[Row]]) -> It
 def _captions(
     name: str, table: PublishedTable, tables: Mapping[str, Iterable[Row]], split: str, hub: HubSplit | None
 ) -> PublishedContents:
-    """The captions of every language, in the order of the images of the first."""
+    """Return the captions of every language, in the order of the images of the first."""
     columns, first = table.columns, next(iter(tables))
     images: list[ImageRow] = []
     captions: list[Iterator[CaptionRow]] = []

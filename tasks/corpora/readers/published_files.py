@@ -84,7 +84,7 @@ def read_aro(
     split: str = "test",
     revision: str | None = None,
 ) -> Corpus:
-    """One part of ARO; the category is the relation, the pair of attributes, or the kind of shuffling.
+    """Return one part of ARO; the category is the relation, the pair of attributes, or the kind of shuffling.
 
     Args:
         root: Folder with the part's ``visual_genome_*.json`` (only relation and attribution have files); from the
@@ -116,7 +116,7 @@ def read_aro(
 
 
 def _aro_item(where: str, number: object, row: Mapping[str, Any], column: str | None) -> HardNegativeItem:
-    """One item; in the files, which have no column of images, its image is a box of a photograph."""
+    """Return one item; in the files, which have no column of images, its image is a box of a photograph."""
     box, identifier = None, str(number)
     if column is None:
         x, y, width, height = (
@@ -136,7 +136,7 @@ def _aro_item(where: str, number: object, row: Mapping[str, Any], column: str | 
 
 
 def read_crepe(root: str | Path, *, images: str | Path | None = None, train_set: str = "cc12m") -> Corpus:
-    """All items of the CSV files below a folder, file by file in the order of their names.
+    """Return all items of the CSV files below a folder, file by file in the order of their names.
 
     Categories: ``productivity/atom/4`` (kind of negative, complexity) and ``systematicity/seen/comp`` (compounds seen
     in the training set, kind of negative).
@@ -193,7 +193,7 @@ def _crepe_items(file: Path, train_set: str) -> Iterator[HardNegativeItem]:
 
 
 def read_negbench(root: str | Path, *, images: str | Path | None = None) -> Corpus:
-    """The rows of one CSV file, in their order.
+    """Return the rows of one CSV file, in their order.
 
     A file with ``correct_answer`` holds questions: ``caption_0``, ``caption_1`` …, one of them right; the category
     is its template (positive, negative, hybrid). A file with ``captions`` holds images with several captions.
@@ -234,7 +234,7 @@ def read_negbench(root: str | Path, *, images: str | Path | None = None) -> Corp
 
 
 def _question(file: Path, number: int, row: Mapping[str, Any], image: ImageRow) -> HardNegativeItem:
-    """The right caption of a question, with the others as its negatives."""
+    """Return the right caption of a question, with the others as its negatives."""
     options = [option for n in range(len(row)) if (option := f"caption_{n}") in row]
     right = f"caption_{row['correct_answer'].strip().removesuffix('.0')}"
     if right not in options or len(options) < 2:
@@ -257,7 +257,7 @@ def read_winoground(
     revision: str | None = None,
     ids_only: bool = False,
 ) -> Corpus:
-    """The examples in their order: images ``0/0``, ``0/1``, ``1/0`` …, and captions by the same ids.
+    """Return the examples in their order: images ``0/0``, ``0/1``, ``1/0`` …, and captions by the same ids.
 
     A quadruple's tags are its ``collapsed_tag`` (Object, Relation, Both), ``1 Main Pred`` or ``2 Main Preds``, its
     linguistic tag and secondary tag, and those of the tags file (``No Tag`` if it has none).
@@ -313,7 +313,7 @@ def read_bivlc(
     dataset: str = CORPORA["bivlc"].hub,
     revision: str | None = None,
 ) -> Corpus:
-    """The rows in their order; ids are positions: quadruple ``0`` with images and captions ``0/0`` and ``0/1``.
+    """Return the rows in their order; ids are positions: quadruple ``0`` with images and captions ``0/0`` and ``0/1``.
 
     The tags of a quadruple are its type (replace, swap, add) and its subtype (obj, att, rel).
 
@@ -347,7 +347,7 @@ def read_bivlc(
 
 
 def read_mmvp_vlm(root: str | Path, *, images: str | Path | None = None) -> Corpus:
-    """The pairs in the order of ``Questions.csv``; the tag of a pair is its pattern.
+    """Return the pairs in the order of ``Questions.csv``; the tag of a pair is its pattern.
 
     A caption is "a photo of" the statement, as in the authors' evaluation. Questions 1 and 2 are the quadruple ``1-2``,
     with images and captions ``1-2/0`` and ``1-2/1``.
@@ -387,7 +387,7 @@ def read_coco_sm(
     languages: Sequence[str] = CORPORA["coco-sm"].languages,
     translators: Sequence[str] = TRANSLATORS,
 ) -> Corpus:
-    """The translations, system by system and language by language, images in the order of the files.
+    """Return the translations, system by system and language by language, images in the order of the files.
 
     Args:
         root: Folder with ``google.json``, ``bing.json`` and ``nllb.json`` (in it or in ``meta/``), and next to them
@@ -450,7 +450,7 @@ def _check_against_lists(
 
 
 def read_urban1k(root: str | Path, *, images: str | Path | None = None) -> Corpus:
-    """The images in the order of their numbers, each with the first line of its caption file.
+    """Return the images in the order of their numbers, each with the first line of its caption file.
 
     Args:
         root: The unpacked ``Urban1k.zip`` of the hub's data set: ``caption/<name>.txt`` and ``image/<name>.jpg``.

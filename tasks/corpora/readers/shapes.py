@@ -49,7 +49,7 @@ TRANSLATORS = ("plain", "inverted")
 
 
 def read_shapes(*, n_scenes: Annotated[int, Field(ge=1)] = 300, seed: int = 0) -> Corpus:
-    """Scenes with five English captions each, of eight wordings, and the shapes in them as objects.
+    """Return scenes with five English captions each, of eight wordings, and the shapes in them as objects.
 
     The captions differ in what they mention (places, colours, counts, an action, an absent shape) and in length. Among
     the first 300 scenes none is a swap of another; from 1,201 on, captions repeat. A caption that leaves something out
@@ -68,7 +68,7 @@ def read_shapes(*, n_scenes: Annotated[int, Field(ge=1)] = 300, seed: int = 0) -
 def read_shapes_winoground(
     *, n_quadruples: Annotated[int, Field(ge=1, le=HELD_OUT_ORBITS)] = 300, seed: int = 0
 ) -> Corpus:
-    """Winoground-form quadruples, in which the two objects or, in turn, the two colours are exchanged.
+    """Return Winoground-form quadruples, in which the two objects or, in turn, the two colours are exchanged.
 
     The tags are ``object`` and ``attribute``. Both captions of a quadruple have the same words; no image is in two
     quadruples, so that they are independent.
@@ -85,7 +85,7 @@ def read_shapes_winoground(
 
 
 def read_shapes_multilingual(*, n_scenes: Annotated[int, Field(ge=1)] = 200, seed: int = 0) -> Corpus:
-    """Scenes with one caption in each of six languages, English included, by each of two template "translators".
+    """Return scenes with one caption in each of six languages, English included, by each of two template "translators".
 
     Captions of one image by one translator are translations of each other. The tiny models were trained on English,
     German, French and Spanish, but not on Italian and Russian.
@@ -101,7 +101,7 @@ def read_shapes_multilingual(*, n_scenes: Annotated[int, Field(ge=1)] = 200, see
 
 
 def read_shapes_labels(*, n_scenes: Annotated[int, Field(ge=20, le=900)] = 300, seed: int = 0) -> Corpus:
-    """Swaps of the scenes of ``shapes``, labelled by their two colours: 15 classes of three prompts; with duplicates.
+    """Return swaps of the scenes of ``shapes``, labelled by their two colours: 15 classes of three prompts.
 
     One in twenty scenes occurs three times: with the same bytes, and drawn again (``-copy``, ``-again``); and
     one further image is an image of ``shapes``.
@@ -130,7 +130,7 @@ def _corpus(name: str, images: Iterable[ImageRow], captions: Iterable[CaptionRow
 
 
 def _true_of(captions: Iterable[CaptionRow], scenes: Iterable[tuple[ImageRow, Scene]]) -> Iterator[RelevanceRow]:
-    """The ground truth ``scene``: every caption with each of the scenes that it is true of, in both directions."""
+    """Yield the ground truth ``scene``: every caption with each scene that it is true of, in both directions."""
     meaning_of: dict[tuple[str | None, str | None], Hashable] = {}
     images_of: dict[Hashable, list[str]] = {}
     for image, scene in scenes:
@@ -169,11 +169,11 @@ class Scene(NamedTuple):
     second: Thing
 
     def swap_objects(self) -> Scene:
-        """The scene with the places of the two things exchanged."""
+        """Return the scene with the places of the two things exchanged."""
         return Scene(self.second, self.relation, self.first)
 
     def swap_colours(self) -> Scene:
-        """The scene with the two colours exchanged."""
+        """Return the scene with the two colours exchanged."""
         return Scene(
             self.first._replace(colour=self.second.colour),
             self.relation,
@@ -181,7 +181,7 @@ class Scene(NamedTuple):
         )
 
     def orbit(self) -> tuple[Scene, Scene, Scene, Scene]:
-        """The scene, its object swap, its colour swap, and both swaps together."""
+        """Return the scene, its object swap, its colour swap, and both swaps together."""
         return self, self.swap_objects(), self.swap_colours(), self.swap_objects().swap_colours()
 
     @property
@@ -191,7 +191,7 @@ class Scene(NamedTuple):
 
 
 def parse_scene(key: str) -> Scene:
-    """The scene of a :attr:`Scene.key`.
+    """Return the scene of a :attr:`Scene.key`.
 
     Raises:
         ValueError: The key names no scene of this world.
@@ -230,7 +230,7 @@ def held_out_orbits() -> tuple[tuple[Scene, Scene, Scene, Scene], ...]:
 
 
 def held_out_scenes(n: int, seed: int) -> list[Scene]:
-    """``n`` held-out scenes in an order drawn from ``seed``.
+    """Return ``n`` held-out scenes in an order drawn from ``seed``.
 
     The first 300 come from 300 different orbits, so that no scene is a swap of another; the next 900 are their
     swaps; after 1,200 the scenes come again, as other drawings with the same captions.
@@ -242,7 +242,7 @@ def held_out_scenes(n: int, seed: int) -> list[Scene]:
 
 
 def render(scene: Scene, rng: random.Random) -> Image.Image:
-    """The scene as an RGB image; places, sizes, colours and background vary a little with ``rng``."""
+    """Return the scene as an RGB image; places, sizes, colours and background vary a little with ``rng``."""
     grey = rng.randint(225, 255)
     image = Image.new("RGB", (SIDE, SIDE), (grey, grey, grey))
     draw = ImageDraw.Draw(image)
@@ -278,7 +278,7 @@ def _draw_shape(
 
 
 def wordings(scene: Scene) -> list[str]:
-    """The eight English captions of a scene, in the order of ``shapes.toml``.
+    """Return the eight English captions of a scene, in the order of ``shapes.toml``.
 
     Examples:
         >>> for caption in wordings(parse_scene("small-red-circle_left_large-blue-square")):
@@ -325,7 +325,7 @@ def meanings(scene: Scene) -> list[Hashable]:
 
 
 def translated(scene: Scene, language: str, translator: str) -> str:
-    """The caption of a scene in one of ``LANGUAGES``, by the templates of one of ``TRANSLATORS``.
+    """Return the caption of a scene in one of ``LANGUAGES``, by the templates of one of ``TRANSLATORS``.
 
     Examples:
         >>> scene = parse_scene("small-red-circle_left_large-blue-star")
@@ -340,7 +340,7 @@ def translated(scene: Scene, language: str, translator: str) -> str:
 
 
 def five_wordings(scene: Scene, turn: int) -> list[str]:
-    """Five of the eight wordings: always the first, then four of the other seven in rotation.
+    """Return five of the eight wordings: always the first, then four of the other seven in rotation.
 
     Examples:
         >>> scene = parse_scene("small-red-circle_left_large-blue-square")
@@ -371,5 +371,5 @@ class _NounPhrase:
 
 
 def draw_scene(key: str, rng: random.Random) -> Image.Image:
-    """The scene of a key, ``…_…_….<serial>``."""
+    """Return the scene of a key, ``…_…_….<serial>``."""
     return render(parse_scene(key.partition(".")[0]), rng)

@@ -33,7 +33,7 @@ def read_table(
     split: str | None = None,
     name: str | None = None,
 ) -> Corpus:
-    """The corpus of a table, in the order of its rows.
+    """Return the corpus of a table, in the order of its rows.
 
     Args:
         root: The table, or the folder that holds it: under one of ``STEMS``, else as the only one that fits a form.
@@ -81,7 +81,7 @@ def _refuse_ids_of_others(file: Path, columns: Columns) -> None:
 
 
 def _names_of(file: Path) -> list[str]:
-    """The columns of a table; none of what is no table."""
+    """Return the columns of a table; none of what is no table."""
     try:
         return table_columns(file)
     except RequestError:
@@ -89,7 +89,7 @@ def _names_of(file: Path) -> list[str]:
 
 
 def named_table(folder: Path) -> Path | None:
-    """The table of a folder that has one of the usual names; None if there is none, or it is COCO's JSON.
+    """Return the table of a folder that has one of the usual names; None if there is none, or it is COCO's JSON.
 
     Raises:
         RequestError: There are several.
@@ -99,7 +99,7 @@ def named_table(folder: Path) -> Path | None:
 
 
 def any_table(folder: Path, columns: Columns = NO_COLUMNS) -> Path | None:
-    """The table of a folder that has the columns of a form, whatever its name; None if there is none.
+    """Return the table of a folder that has the columns of a form, whatever its name; None if there is none.
 
     A text file next to an image of the same name is not looked at.
 
@@ -112,7 +112,7 @@ def any_table(folder: Path, columns: Columns = NO_COLUMNS) -> Path | None:
 
 
 def tables_in(folder: Path) -> list[Path]:
-    """The files of a folder that may be tables by their suffix, sorted."""
+    """Return the files of a folder that may be tables by their suffix, sorted."""
     return sorted(file for file in folder.iterdir() if suffix_of(file) in SUFFIXES and file.is_file())
 
 
@@ -131,7 +131,7 @@ def table_columns(file: Path) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _seen(file: Path, _mtime: int, _size: int) -> list[str] | RequestError:
-    """The columns of a file in one state, or its fault: every layout asks, and large files are read whole."""
+    """Return the columns of a file in one state, or its fault: every layout asks, and large files are read whole."""
     try:
         return glance(file)
     except RequestError as error:
@@ -158,7 +158,7 @@ def _is_coco_with(file: Path, *keys: bytes) -> bool:
 
 
 def shards_in(folder: Path) -> list[Path]:
-    """The Parquet files of a data set in a folder of the hub's layout."""
+    """Return the Parquet files of a data set in a folder of the hub's layout."""
     return sorted(folder.glob("*.parquet")) or sorted(folder.glob("data/*.parquet"))
 
 
@@ -176,7 +176,7 @@ def holds_images(file: Path) -> bool:
 
 
 def form_of_file(file: Path, columns: Columns = NO_COLUMNS) -> str | None:
-    """The form of a table by the names of its columns and what the user calls them; None for any other file."""
+    """Return the form of a table by the names of its columns and what the user calls them; None for any other file."""
     available = _names_of(file)
     return forms.form_of(uncompressed(file).stem, available, columns) if available else None
 

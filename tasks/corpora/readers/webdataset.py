@@ -41,7 +41,7 @@ class TarShards:
     root: Path
 
     def read(self, key: str) -> bytes:
-        """The bytes of one member; raises ``OSError`` if the shard does not exist or has become shorter."""
+        """Return the bytes of one member; raise ``OSError`` if the shard does not exist or has become shorter."""
         match = _KEY.match(key)
         if match is None:
             raise FileNotFoundError(f"{key!r} is not the key of a member; expected offset+size@shard")
@@ -63,7 +63,7 @@ def read_webdataset(
     language: str = "en",
     name: str | None = None,
 ) -> Corpus:
-    """The samples of all shards, in the order of the shards' names and then of their members.
+    """Return the samples of all shards, in the order of the shards' names and then of their members.
 
     A sample's id is its name; samples without an image or without a caption are listed as skipped.
 
@@ -134,7 +134,7 @@ def read_cc3m(
 def samples_of(
     folder: Path, files: Iterable[Path], suffix: str
 ) -> Iterator[tuple[Path, str, ImageRow | None, Sequence[str]]]:
-    """Shard, name, image, and texts of the member with a suffix, of every sample of some shards below a folder."""
+    """Yield shard, name, image, and texts of the member with a suffix, of every sample of shards below a folder."""
     for file in files:
         for sample, image, texts in _samples(file, file.relative_to(folder).as_posix(), suffix):
             yield file, sample, image, texts
@@ -160,7 +160,7 @@ def _samples(file: Path, shard: str, caption: str) -> Iterator[tuple[str, ImageR
 
 
 def _named_members(tar: tarfile.TarFile) -> Iterator[tuple[str, str, tarfile.TarInfo]]:
-    """Sample name, suffix and member of every file in a shard."""
+    """Yield sample name, suffix and member of every file in a shard."""
     for member in tar:
         tar.members = []  # type: ignore[attr-defined]  # else the list of all members grows with the shard
         match = _NAME.match(member.name.removeprefix("./"))

@@ -170,7 +170,8 @@ def test_objects_can_come_from_a_file_of_their_own(tmp_path: Path, *, boxes: boo
     categories = [{"id": n, "name": name} for n, name in enumerate(names)]
     annotations = [{"image_id": 60623, "category_id": n} for n in (1, 0, 1)]
     of_boxes = {"categories": categories, "images": [], "annotations": annotations}
-    listed.write_text(json.dumps(of_boxes if boxes else [{"image_id": 60623, "objects": ["cup", *names]}]))
+    entries = [{"image_id": 60623, "objects": each} for each in (["cup", "bowl"], ["cup"])]
+    listed.write_text(json.dumps(of_boxes if boxes else entries))
     corpus = read_coco_karpathy(forms(tmp_path)["coco_karpathy_test.json"], objects=listed)
     assert corpus.images["objects"].to_pylist() == [None, names]
 

@@ -218,6 +218,24 @@ def test_any_parquet_with_images_is_a_corpus(tmp_path: Path, kind: str) -> None:
     assert contents(corpus) == contents(open_corpus(str(tmp_path))) == [jpeg(0), jpeg(1)]
 
 
+def test_a_split_of_a_parquet_file_is_that_of_its_column(tmp_path: Path) -> None:
+    table = pa.table({"image": [jpeg(0), jpeg(1)], "caption": TEXTS, "split": ["train", "test"]})
+    pq.write_table(table, tmp_path / "parted.parquet")
+    pq.write_table(table.drop_columns("split"), tmp_path / "whole.parquet")
+    corpus = read_hub(str(tmp_path / "parted.parquet"), split="train")
+    assert corpus.captions["text"].to_pylist() == TEXTS[:1]
+    with pytest.raises(RequestError, match="no column 'split' for split = 'train'; it has image, caption"):
+        read_hub(str(tmp_path / "whole.parquet"), split="train")
+
+
+def test_a_damaged_parquet_file_is_named_with_what_to_do_here(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"image": [jpeg(0), jpeg(1)], "caption": TEXTS}), tmp_path / "00000.parquet")
+    write(tmp_path, {"00001.parquet": "PAR1 cut short"})
+    message = refusal({"reader": "hub", "dataset": str(tmp_path)})
+    assert "copy" in message
+    assert "hf download" not in message
+
+
 def test_a_path_in_a_cell_cannot_leave_the_folder_of_its_table(tmp_path: Path) -> None:
     write(tmp_path, {"secret.jpg": jpeg(0), "inside/a.jpg": jpeg(1)})
     file = tmp_path / "inside" / "t.parquet"

@@ -141,6 +141,15 @@ def test_a_table_of_queries_pages_and_grades_is_a_judged_corpus(tmp_path: Path) 
     assert len(open_corpus({**described, "columns": {"queries.query": "question"}}).captions) == 1
 
 
+def test_the_pages_of_a_row_have_as_many_names_and_a_name_is_of_one_page(tmp_path: Path) -> None:
+    described = {"reader": "judged", "dataset": str(tmp_path / "asked.jsonl"), "columns": {"queries.query": "query"}}
+    json_lines(tmp_path / "asked.jsonl", [{"query": "where", "image": ["p1.png", "p2.png"], "doc_id": "r"}])
+    assert "asked.jsonl: row 1 has 2 images and 1 names" in refusal(described)
+    rows = [{"query": query, "image": f"p{n}.png", "doc_id": "r"} for n, query in enumerate(("where", "who"))]
+    json_lines(tmp_path / "asked.jsonl", rows)
+    assert "asked.jsonl: row 2: 'r' names two pages, 'p0.png' and 'p1.png'" in refusal(described)
+
+
 def test_text_and_place_of_a_page_group_and_types_of_a_query_are_kept(tmp_path: Path) -> None:
     beir(tmp_path / "one")
     first = {"_id": "p1", "text": "words", "doc_id": "report", "page_number_in_doc": 7}
@@ -224,6 +233,7 @@ LINE = 'name it with columns = { "judgements.grade" = "…" }'
         ({"qrels/test.tsv": "a\tb\tc\n1\t2\t3\n"}, {}, f"no column for grade; it has a, b, c; {LINE}"),
         ({}, {"columns": {"judgement.grade": "c"}}, "unknown columns judgement.grade; known: documents.id"),
         ({}, {"subsets": ["german"]}, "unknown subsets german"),
+        ({}, {"split": "dev"}, "qrels: no split 'dev'; it has test"),
         ({"images/p2.png": None}, {}, "root: p2"),
     ],
 )
@@ -235,6 +245,13 @@ def test_what_is_wrong_in_the_tables_is_named(
         (tmp_path / "root" / name).unlink()
     write(tmp_path / "root", {name: content for name, content in files.items() if content is not None})
     assert expected in refusal({**description, **options})
+
+
+def test_judgements_in_two_files_of_one_split_are_not_read_from_the_first_alone(tmp_path: Path) -> None:
+    description = beir(tmp_path / "root")
+    write(tmp_path / "root", {"qrels/test-00001-of-00002.tsv": f"{HEADER}q2\tp1\t1\n"})
+    expected = "judgements are in several files, qrels/test-00001-of-00002.tsv, qrels/test.tsv; join them in one"
+    assert expected in refusal(description)
 
 
 def test_a_judgement_twice_is_one_negative_is_not_relevant_and_other_queries_are_ignored(tmp_path: Path) -> None:
