@@ -106,6 +106,16 @@ def test_trouble_in_the_model_keeps_what_was_stored(error, message, store, corpu
     assert set_encoder(store, caption_batch=2).encode(corpus, "caption").n_encoded == len(corpus.captions) - n_kept
 
 
+def test_an_image_that_was_replaced_is_not_encoded_under_the_hash_of_the_old_one(store, corpus) -> None:
+    other = corpus.source.read(corpus.images["key"][0].as_py())
+    changed = replace(corpus, source=cast(Any, SimpleNamespace(read=lambda _: other)))
+    encoder = set_encoder(store)
+    with pytest.raises(WorkError, match="image '.*' was changed after the corpus was opened"):
+        encoder.encode(changed, "image")
+    key = SetKey.of(encoder.spec, corpus.name, corpus.fingerprint, "image")
+    assert len(store.missing(key)) == len(corpus.images)
+
+
 def test_each_shard_names_itself_to_the_task_that_seals_the_sets(store, corpus) -> None:
     """A nightly run showed no edge from `embed-shard` to `embed`: nothing in what a shard returned told who made it."""
     reference = CorpusRef(
