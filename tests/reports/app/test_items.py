@@ -112,7 +112,6 @@ def test_without_a_model_that_reads_the_query_a_column_offers_stored_items(asker
     ("parameters", "message"),
     [
         ("corpus=shapse", "did you mean 'shapes'"),
-        ("encoders=tiny-clap", "did you mean"),
         ("k=0", "from 1 to 100"),
         ("like=image", "image:POSITION"),
         ("like=image:99999", "has 12 images"),
