@@ -36,11 +36,7 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import SHARERS
 from tests.random_store import row_of
 
-TABLES = (
-    "results", "comparisons", "rankings", "slices", "published", "batches", "derived", "runs", "outcomes",
-    "imports",
-)  # fmt: skip
-SCHEMAS: dict[str, pa.Schema] = {name: schema.TABLES[name].columns for name in TABLES}
+SCHEMAS: dict[str, pa.Schema] = {name: table.columns for name, table in schema.TABLES.items()}
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
@@ -233,6 +229,13 @@ def result(
     )
 
 
+def spread(difference: float, half: float) -> dict[str, Any]:
+    """The columns of a difference with its intervals."""
+    ends = {"low": difference - half, "high": difference + half}
+    found: dict[str, Any] = {f"{kind}_{end}": at for kind in ("ci", "simultaneous") for end, at in ends.items()}
+    return {"difference": difference} | found | {f"shared_{end}": [at] * len(SHARERS) for end, at in ends.items()}
+
+
 def comparison(
     store: StandIn,
     corpus_name: str,
@@ -240,17 +243,14 @@ def comparison(
     metric: str,
     a: str,
     b: str,
-    difference: float | None,
-    p: float | None,
+    difference: float,
+    p: float,
     *,
     half: float = 0.01,
-    p_equivalent: float | None = 0.6,
+    p_equivalent: float = 0.6,
     margin: float = 0.01,
 ) -> None:
     """Adds one comparison row: a minus b."""
-    ends = {} if difference is None else {"low": difference - half, "high": difference + half}
-    intervals: dict[str, Any] = {f"{kind}_{end}": at for kind in ("ci", "simultaneous") for end, at in ends.items()}
-    intervals |= {f"shared_{end}": [at] * len(SHARERS) for end, at in ends.items()}
     add(
         store,
         "comparisons",
@@ -263,11 +263,10 @@ def comparison(
         fingerprint_a=store.specs[a].fingerprint,
         encoder_b=b,
         fingerprint_b=store.specs[b].fingerprint,
-        difference=difference,
-        **intervals,
+        **spread(difference, half),
         **dict.fromkeys(("p_sign_flip", "p_adjusted"), p),
         family="headline" if (protocol in MAIN and metric == "R@1") or metric == "RSUM" else "exploratory",
-        p_equivalent=None if difference is None else p_equivalent,
+        p_equivalent=p_equivalent,
         margin=margin,
         wins=120,
         ties=800,
