@@ -91,10 +91,6 @@ def test_without_replace_known_rows_stay_as_they_are(store):
         (lambda rows: rows.append_column("extra", pa.array([1, 2])), "has no column 'extra'"),
         (lambda rows: pa.concat_tables([rows, rows]), "occurs more than once"),
         (
-            lambda rows: rows.drop_columns(["evaluation"]).append_column("evaluation", pa.array(["a", None])),
-            "'evaluation' with null values",
-        ),
-        (
             lambda rows: rows.drop_columns(["cluster"]).append_column("cluster", pa.array(["x", "y"])),
             "scalar of type int32",
         ),
