@@ -51,7 +51,7 @@ def opened(browser: Browser, file: Path, **options: Any) -> Iterator[Watched]:
     """A file in a context of its own."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
     watched = Watched(context.new_page())
-    watched.page.goto(file.as_uri(), wait_until="commit" if file.parent.name == "sample" else None)
+    watched.page.goto(file.as_uri())
     yield watched
     context.close()
 

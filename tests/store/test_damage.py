@@ -144,9 +144,7 @@ def test_after_what_is_damaged_is_dropped_only_the_batches_of_damaged_rows_are_m
     assert writing.missing().tolist() == batches, "a writer that was there before sees it too"
     assert embed_again(fresh, key) == 20
     np.testing.assert_array_equal(read(store).matrix, before.matrix)
-    sealed = fresh.sealed(key)
-    assert sealed is not None
-    assert sealed.digest == state.digest
+    assert fresh.sealed(key).digest == state.digest
     assert "damaged" not in states(store)
 
 
