@@ -118,16 +118,16 @@ def test_a_truncated_or_deleted_file_is_named(sealed, damage):
 def embed_again(store, key):
     """What `capim embed` does; returns how many items were encoded."""
     missing = store.missing(key)
-    store.put(key, make_spec(dim=64), make_block(make_corpus(300), make_spec(dim=64), missing))
+    store.put(key, make_spec(dim=64), make_block(make_spec(dim=64), missing))
     store.seal(key)
     return len(missing)
 
 
 def test_after_what_is_damaged_is_dropped_only_the_batches_of_damaged_rows_are_made_again(store):
     """Whole batches: the last bits of an embedding depend on its neighbours."""
-    corpus, spec, key = begin(store, 300, dim=64)
+    spec, key = begin(store, 300, dim=64)
     for start in range(0, 300, 10):
-        store.put(key, spec, make_block(corpus, spec, range(start, start + 10), batch_id=f"batch-{start}"))
+        store.put(key, spec, make_block(spec, range(start, start + 10), batch_id=f"batch-{start}"))
     store.seal(key)
     folder = store.connection.folder(key.table)
     before, state = read(store), store.sealed(key)
@@ -150,9 +150,9 @@ def test_after_what_is_damaged_is_dropped_only_the_batches_of_damaged_rows_are_m
 
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"x" * 100)])
 def test_after_what_is_damaged_is_dropped_the_rows_of_a_lost_file_are_made_again(store, damage):
-    corpus, spec, key = begin(store, 300, dim=64)
+    spec, key = begin(store, 300, dim=64)
     for start in (0, 100, 200):
-        store.put(key, spec, make_block(corpus, spec, range(start, start + 100)))
+        store.put(key, spec, make_block(spec, range(start, start + 100)))
     files = data_files(store, key.table)
     damage(files[1])
     fresh = again(store)
@@ -196,7 +196,7 @@ def test_a_set_sealed_again_with_other_vectors_says_that_old_results_lost_their_
     store, key, _ = sealed
     store.connection.drop(key.table)  # and not the row that it is sealed
     fresh, spec = again(store), make_spec(dim=64)
-    block = make_block(make_corpus(300), spec, range(300))
+    block = make_block(spec, range(300))
     block.embeddings.values[:] = np.roll(block.embeddings.values, 1, axis=0)
     assert fresh.put(key, spec, block) == 300
     before = store.sealed(key)
@@ -251,12 +251,12 @@ def test_a_full_disk_keeps_what_was_written_and_the_next_run_goes_on(small_disk)
     written = 0
     with pytest.raises(WorkError, match=r"No space left on device.*free space and run the same command again"):
         for start in range(0, 4000, 200):
-            written += store.put(key, spec, make_block(corpus, spec, range(start, start + 200)))
+            written += store.put(key, spec, make_block(spec, range(start, start + 200)))
     assert 0 < written < 4000
     fresh = EmbeddingStore.open(small_disk / "store")
     assert len(fresh.missing(key)) == 4000 - written
     ballast.unlink()
-    assert fresh.put(key, spec, make_block(corpus, spec, range(written, written + 200))) == 200
+    assert fresh.put(key, spec, make_block(spec, range(written, written + 200))) == 200
     assert "damaged" not in states(store)
 
 

@@ -161,7 +161,7 @@ def test_what_an_interrupted_import_left_is_not_mixed_with_other_contents(toy, s
     toy.connection.drop(first.key.table)
     toy.connection.find("sets").delete("true")
     left = EmbeddingStore.open(toy.uri)
-    left.put(first.key, spec, make_block(toy.corpus("toy"), spec, range(7)))
+    left.put(first.key, spec, make_block(spec, range(7)))
     changed = save("changed.npy", 20, seed=1)
     import_embeddings(toy, encoder="theirs", corpus="toy", images=changed)
     np.testing.assert_array_equal(images_of(toy).matrix, np.load(changed))

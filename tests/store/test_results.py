@@ -57,7 +57,7 @@ def test_items_vectors_and_multivectors_are_read_in_corpus_order_whatever_their_
         store.write_encoder(spec)
         key = make_key(corpus, spec)
         for part in np.array_split(np.random.default_rng(0).permutation(n), 3):
-            store.put(key, spec, make_block(corpus, spec, part))
+            store.put(key, spec, make_block(spec, part))
         store.seal(key)
     read = store.vectors(encoder="single", corpus="toy", modality="image")
     assert read.ids == corpus.images["id"].to_pylist()
