@@ -59,10 +59,7 @@ BAD_BLOCKS = [
     ({"ords": np.array([0, 1, 2, 3, 4, 5, 6, -1])}, "position -1 is outside the corpus"),
     ({"input_shas": [""] * 7}, "for 8 positions, got 8 embeddings and 7 input hashes"),
     ({"values": np.ones((8, 8), np.float32)}, "vectors have 8 components, encoder 'enc' has dim 16"),
-    (
-        {"norms": np.array([1, 0, 1, 1, 1, 1, 1, 1], np.float32)},
-        r"row 1 \(id 'i00001'\): norm before normalisation is 0",
-    ),
+    ({"norms": np.abs(np.arange(8.0) - 1)}, r"row 1 \(id 'i00001'\): norm before normalisation is 0"),
     ({"offsets": np.arange(9)}, "vectors are multi, encoder 'enc' gives single"),
 ]
 
