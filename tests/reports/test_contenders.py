@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from capim.reports.elements.page import CONTENDERS, Board, Chart, Picker, Table
+from capim.reports.elements.page import CONTENDERS, Board, Chart, Table
 from capim.reports.exports import paper
 from capim.reports.exports.latex import column_table
 from capim.reports.rows import choice, standing
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections import board, leaderboard, slices, speed, tests
-from tests.reports.stand_in import with_a_broken_encoder
+from tests.reports.stand_in import block, with_a_broken_encoder
 from tests.reports.test_board import tied_on_one_direction
 
 
@@ -45,9 +45,7 @@ def test_no_table_shows_an_encoder_at_chance_bold_and_no_strip_holds_it(data: Re
             assert (cell.kind == "chance") == (column.corpus == "binding")
             assert cell.kind in CONTENDERS or not cell.bold
             assert cell.strip is None or column.corpus != "binding"
-    [picker] = leaderboard.section(data).blocks
-    assert isinstance(picker, Picker)
-    for corpus, _, table in picker.views:
+    for corpus, _, table in block(leaderboard.section(data), "figures").views:
         for line in table.rows:
             assert not any(cell.mark == "best" for cell in line) or (corpus != "binding" and line[0].text != "broken")
     assert "\\textbf{21.0}" not in column_table(data)
