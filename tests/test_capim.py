@@ -320,7 +320,6 @@ def test_the_progress_of_scoring_moves_within_a_protocol(tmp_path: Path, monkeyp
 
 
 # --- a user's own modules with the names of our packages
-PACKAGES = ("store", "tasks", "flows", "reports", "deployments")
 
 
 def test_a_folder_with_modules_that_are_called_like_our_rooms_changes_nothing(tmp_path: Path) -> None:
@@ -333,14 +332,11 @@ def test_a_folder_with_modules_that_are_called_like_our_rooms_changes_nothing(tm
     assert "R@1" in done.stdout
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", ["store", "tasks", "flows", "reports", "deployments"])
 def test_a_package_is_imported_under_one_name(package: str) -> None:
     """A second copy of a module has classes of its own: nothing would be an instance of anything."""
     [last] = python(f"import {package}", ROOT).stderr.splitlines()[-1:]
     assert last.startswith(f"ImportError: '{package}' is imported as capim.{package}; a package of your own")
-
-
-METRIC = "def hit(outcomes):\n    return outcomes.rank_worst == 1\n"
 
 
 def test_a_metric_imports_modules_of_the_user_that_are_called_like_our_rooms(tmp_path: Path) -> None:
@@ -348,7 +344,7 @@ def test_a_metric_imports_modules_of_the_user_that_are_called_like_our_rooms(tmp
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text("count = 1\n")
     imports = "import store\nfrom tasks.words import count\nimport reports.scores as scores\n"
-    (tmp_path / "own.py").write_text(imports + METRIC)
+    (tmp_path / "own.py").write_text(f"{imports}def hit(outcomes):\n    return outcomes.rank_worst == 1\n")
     program = "from capim.tasks.metrics.custom import load_metric; from pathlib import Path; "
     program += "print(load_metric('own.py:hit', folder=Path()).name)"
     done = python(program, tmp_path)
