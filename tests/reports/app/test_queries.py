@@ -37,19 +37,13 @@ def names(served_store: EmbeddingStore) -> list[str]:
     return sorted(served_store.counts("outcomes", "encoder"))
 
 
-def _shown(page: str) -> int:
-    found = re.search(r'id="count"[^>]*>([\d,]+) of', page)
-    assert found is not None
-    return int(found[1].replace(",", ""))
-
-
 def test_the_count_of_missed_by_one_and_found_by_another_is_that_of_a_self_join(
     client: TestClient, served_store: EmbeddingStore, names: list[str]
 ) -> None:
     a, b, _ = names
     expected = len(missed_and_found(served_store, a, b, "protocol = 't2i/all'"))
     address = f"/queries?wrong={a}&right={b}&protocol=t2i/all"
-    assert _shown(client.get(address).text) == expected > 0
+    assert int(re.findall(r'id="count"[^>]*>(\d+) of', client.get(address).text)[0]) == expected > 0
     assert served_store.sql(client.get(f"{address}&as=sql").text).num_rows == expected
     rows = csv_of(client, address)
     assert len(rows) == expected
