@@ -218,10 +218,7 @@ def test_rows_are_written_to_the_last_bit(tmp_path, suffix):
     if suffix == ".parquet":
         assert pq.read_table(file).equals(rows)
         return
-    plain = [
-        {name: cell.isoformat() if isinstance(cell, datetime) else cell for name, cell in row.items()}
-        for row in rows.to_pylist()
-    ]
+    plain = json.loads(json.dumps(rows.to_pylist(), default=datetime.isoformat))
     if suffix == ".json":
         assert json.loads(file.read_text()) == plain
         return
