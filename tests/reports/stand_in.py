@@ -7,7 +7,7 @@ have: intervals around values, ties, nulls with reasons, several protocols, test
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
@@ -162,6 +162,12 @@ def corpus(
     fault = {"reason": "not an image: truncated file", "modality": "image"}
     lost = pa.Table.from_pylist([{"item_id": id_, **fault} for id_ in skipped], schema=schema.SKIPPED)
     return replace(made, skipped=lost)
+
+
+def store_of(encoders: Iterable[str], **n_images: int) -> StandIn:
+    """Encoders, and corpora of so many images, without figures."""
+    contents = {name: corpus(name, n_images=n) for name, n in n_images.items()}
+    return StandIn(specs={name: spec(name) for name in encoders}, contents=contents)
 
 
 def identity(store: StandIn, encoder: str, corpus_name: str) -> dict[str, str]:
