@@ -20,7 +20,7 @@ import pytest
 
 import capim
 from capim.flows.workspace import frame_of
-from capim.store.types import EncoderSpec
+from capim.store.types import MODALITIES, EncoderSpec
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
 from capim.tasks.hub.progress import Progress, listening
 from tests.flows.commands import help_of, leaf_commands
@@ -55,9 +55,7 @@ def python(
     return subprocess.run(words, env=found, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_a_quiet_workspace_chooses_without_explaining(
-    workspace: capim.Workspace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_quiet_workspace_chooses_in_silence(workspace: capim.Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     workspace.choose(weights="shapes=1")
     assert capsys.readouterr().err == ""
 
@@ -180,9 +178,7 @@ def test_the_best_items_of_a_language_are_positions_among_all_captions_of_the_co
     found = items.loc[[int(ord_) for ords in outcomes.top_ords for ord_ in ords]]
     assert outcomes.top_ords.explode().max() >= outcomes.n_gallery.max()  # not positions in the gallery
     assert {*zip(found.language, found.translator, strict=True)} == {("de", "plain")}
-    images, captions = (
-        opened.vectors(encoder="one", corpus="shapes-multilingual", modality=m) for m in ("image", "caption")
-    )
+    images, captions = (opened.vectors(encoder="one", corpus="shapes-multilingual", modality=m) for m in MODALITIES)
     german = np.flatnonzero((items.language == "de") & (items.translator == "plain"))
     nearest = [captions.ids[german[at]] for at in (images.matrix @ captions.matrix[german].T).argmax(axis=1)]
     first = dict(zip(outcomes.query_id, [items.id[ords[0]] for ords in outcomes.top_ords], strict=True))

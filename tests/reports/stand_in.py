@@ -83,9 +83,7 @@ class StandIn(EmbeddingStore):
         return self.contents[name]
 
     def corpora(self) -> list[StoredCorpus]:
-        return rows_in(
-            StoredCorpus, pa.table({"fingerprint": [corpus.fingerprint for corpus in self.contents.values()]})
-        )
+        return rows_in(StoredCorpus, pa.table({"fingerprint": [each.fingerprint for each in self.contents.values()]}))
 
     def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
         return {sha: self.pictures[sha] for sha in shas if sha in self.pictures}

@@ -381,9 +381,7 @@ def test_what_changed_since_the_run_before_is_a_line_and_a_mark_at_the_value() -
 
 
 @pytest.mark.parametrize(("hours", "told"), [(2, "one"), (0.5, "zero")])
-def test_runs_less_than_an_hour_apart_are_of_one_night(
-    hours: float, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_less_than_an_hour_apart_are_one_night(hours: float, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs 0, 1 and 2, with a day between the first two, and so many hours between the others."""
     starts = {"zero": 0.0, "one": 24.0, "two": 24.5 + hours}
     zero = datetime(2026, 11, 28, tzinfo=UTC)

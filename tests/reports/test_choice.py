@@ -107,9 +107,7 @@ def test_an_unknown_cost_is_refused_and_an_encoder_beyond_a_limit_is_out() -> No
     data = two_corpora()
     with pytest.raises(RequestError, match="limits"):
         choice.bounds_of(data, ["bytes=10"])  # nothing is known of any size here
-    limit = choice.Limit(
-        key="rate", name="speed", heading="images/s", values={"a": 9.0}, texts={"a": "9"}, at_least=True
-    )
+    limit = choice.Limit(key="rate", name="speed", heading="/s", values={"a": 9.0}, texts={"a": "9"}, at_least=True)
     assert limit.broken("a", 8) == ""
     assert limit.broken("a", 10) == "speed: 9"
     assert limit.broken("b", 10) == "speed not known"

@@ -13,7 +13,7 @@ from capim.reports.rows import choice, standing
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections import board, leaderboard, slices, speed, tests
-from tests.reports.stand_in import block, with_a_broken_encoder
+from tests.reports.stand_in import block, texts, with_a_broken_encoder
 from tests.reports.test_board import tied_on_one_direction
 
 
@@ -65,9 +65,7 @@ def test_no_slices_are_shown_of_a_task_that_nobody_does(data: ReportData) -> Non
     assert [column.heading for column in table.columns] == ["Slice", "good", "fine"]
 
 
-def test_a_mean_leaves_out_the_task_that_nobody_does_and_ranks_no_encoder_at_chance_on_all_others(
-    data: ReportData,
-) -> None:
+def test_a_mean_leaves_out_the_task_that_nobody_does_and_ranks_nobody_at_chance_on_all_others(data: ReportData) -> None:
     weights = choice.weights_of(data, ["photos=10", "signs=10", "binding=80"])
     made = choice.choose(data, weights, {})
     assert [(each.encoder, round(each.value, 6)) for each in made.order] == [("good", 57.5), ("fine", 52.0)]
@@ -91,9 +89,7 @@ def test_the_paper_draws_and_marks_the_same_contenders(data: ReportData, monkeyp
 
 def test_the_pairs_of_three_encoders_are_a_grid_of_differences_with_stars() -> None:
     made, two = (tests.section(read_report_data(tied_on_one_direction(*names))) for names in ("abc", "ab"))
-    first, second = (
-        [[cell.text for cell in row] for row in each.rows] for each in made.blocks if isinstance(each, Table)
-    )
+    first, second = (texts(each) for each in made.blocks if isinstance(each, Table))
     ties = ["0.0 ns"] * 2
     assert first == [["a", "–", *ties], ["b", ties[0], "–", ties[1]], ["c", *ties, "–"]]
     assert second == [

@@ -70,9 +70,7 @@ def test_ticks_are_round_numbers_within_the_axis() -> None:
 
 
 def test_a_drawing_escapes_names_and_holds_its_labels() -> None:
-    svg = forest(
-        [Marked("<b>&", "best", 50.0, 40.0, 60.0, "50.0"), Marked("b", "worse", 10.0, 10.0, 10.0, "10.0")], "R@1"
-    )
+    svg = forest([Marked("<b>&", "best", 50.0, 40.0, 60.0, "50.0"), Marked("b", "worse", 9.0, 9.0, 9.0, "9.0")], "R@1")
     assert "&lt;b&gt;&amp;" in svg and "<b>" not in svg
     places = [float(x) for x in re.findall(r'(?:x1|x2|cx|x)="([-\d.]+)"', svg)]
     assert min(places) >= 0 and max(places) <= WIDTH

@@ -64,11 +64,9 @@ def test_a_misspelt_name_is_an_error(templates: Callable[[], jinja2.Environment]
 
 
 def test_characters_that_turn_or_hide_text_are_named_and_links_lead_where_they_did() -> None:
-    template = (
-        '<a href="/q?{{ id }}" title="{{ id }}">{{ id }}</a><script>const id = "{{ id }}";</script><p>{{ arabic }}'
-    )
+    text = '<a href="/q?{{ id }}" title="{{ id }}">{{ id }}</a><script>const id = "{{ id }}";</script><p>{{ arabic }}'
     hidden = "abc\u202egnp.exe\u200b\x07"
-    page = html_templates().from_string(template).render(id=hidden, arabic="\u200f\u0642")
+    page = html_templates().from_string(text).render(id=hidden, arabic="\u200f\u0642")
     named = "abc[U+202E]gnp.exe[U+200B][U+0007]"
     assert page == (
         f'<a href="/q?{hidden}" title="{named}">{named}</a><script>const id = "{hidden}";</script><p>\u200f\u0642'

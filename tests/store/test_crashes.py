@@ -139,9 +139,7 @@ def test_two_processes_that_derive_the_same_at_once_and_their_reader_see_no_dama
     def write(run: str) -> None:
         own = EmbeddingStore.open(store.uri)
         for n in range(6):
-            own.write_rows(
-                "outcomes", rows_of("outcomes", *({"evaluation": f"e{n}", "query_id": each} for each in "ab"))
-            )
+            own.write_rows("outcomes", rows_of("outcomes", *({"evaluation": f"e{n}", "query_id": id_} for id_ in "ab")))
             rows = rows_of("results", *({"result": f"{n}{each}", "derived": f"d{n}", "run": run} for each in "ab"))
             entries = rows_in(LedgerEntry, rows_of("derived", {"key": f"d{n}", "run": run}))
             own.write_derived("results", rows_in(Result, rows), entries)

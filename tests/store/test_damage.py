@@ -231,10 +231,8 @@ def small_disk(tmp_path):
     """A file system of 3 MB, as a function that can also make it read-only."""
     place = tmp_path / "small"
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", place], capture_output=True, check=False
-    )
-    if mounted.returncode:
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", place], capture_output=True, check=False)
+    if done.returncode:
         pytest.skip("mounting a small tmpfs needs root")
     yield place
     subprocess.run(["umount", "-l", place], check=True)
@@ -439,9 +437,7 @@ def test_every_bit_and_file_that_changes_what_is_read_is_named(workspace, kinds,
 
 @pytest.mark.slow  # the same commands after every change
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(bytes(100))])
-def test_after_everything_is_dropped_that_is_damaged_the_same_commands_give_the_same_figures(
-    workspace, tmp_path, damage
-):
+def test_after_all_is_dropped_that_is_damaged_the_same_commands_give_the_same_figures(workspace, tmp_path, damage):
     place = shutil.copytree(workspace, tmp_path / "damaged")
     before = golden.figures(place)
     for name in ("single", "multi", "outcomes", "results", "comparisons", "slices", "corpus-captions", "encoders"):

@@ -36,9 +36,7 @@ def runs(runs_store: EmbeddingStore) -> Iterator[TestClient]:
         yield made
 
 
-def test_the_grid_shows_every_encoder_and_its_rows_are_its_sql(
-    client: TestClient, served_store: EmbeddingStore
-) -> None:
+def test_the_grid_has_every_encoder_and_its_rows_are_its_sql(client: TestClient, served_store: EmbeddingStore) -> None:
     names = sorted(served_store.counts("results", "encoder"))
     page = client.get("/").text
     assert {*re.findall(r'<tr data-name="([^"]+)">', page)} == {*names}

@@ -51,9 +51,7 @@ def test_a_model_is_loaded_when_it_searches_first_and_finds_what_the_command_fin
     assert "<form" not in saved
 
 
-def test_a_search_begins_with_the_encoders_that_the_first_page_has_first(
-    asker: TestClient, asked: EmbeddingStore
-) -> None:
+def test_a_search_begins_with_the_first_encoders_of_the_first_page(asker: TestClient, asked: EmbeddingStore) -> None:
     checked = re.findall(r'name="encoders" value="([^"]+)" checked', asker.get("/search").text)
     assert checked == best_first(read_report_data(asked))[:2]
 
