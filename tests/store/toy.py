@@ -70,9 +70,8 @@ def make_embeddings(ords: Any, spec: EncoderSpec) -> Embeddings:
 
 def make_block(spec: EncoderSpec, ords: Any, batch_id: str = "b0") -> Block:
     ords = np.asarray(ords, dtype=np.int32)
-    return Block(
-        ords=ords, embeddings=make_embeddings(ords, spec), input_shas=["ab" * 16] * len(ords), batch_id=batch_id
-    )
+    made, hashes = make_embeddings(ords, spec), ["ab" * 16] * len(ords)
+    return Block(ords=ords, embeddings=made, input_shas=hashes, batch_id=batch_id)
 
 
 def fill(

@@ -76,9 +76,7 @@ def test_changed_figures_and_then_changed_queries(runs: TestClient, runs_store: 
     assert "revision" in page  # why
     assert page.count('name="old"') == 1
 
-    shared, changed = (
-        int(re.findall(of, page)[0]) for of in (r"of (\d+) shared figures", r"(\d+) of \d+ shared figures")
-    )
+    changed, shared = map(int, re.findall(r"(\d+) of (\d+) shared figures", page)[0])
     assert shared > changed == len(rows)
 
     found = re.findall(r'href="(/runs\?[^"]*t2i/all[^"]*)#queries"', page)

@@ -57,9 +57,8 @@ def test_a_search_begins_with_the_first_encoders_of_the_first_page(asker: TestCl
 
 
 def test_a_search_keeps_the_task_that_one_came_from(asker: TestClient) -> None:
-    assert (
-        'href="/search?corpus=shapes&amp;protocol=i2t/any"' in asker.get("/queries?protocol=i2t/any&corpus=shapes").text
-    )
+    page = asker.get("/queries?protocol=i2t/any&corpus=shapes").text
+    assert 'href="/search?corpus=shapes&amp;protocol=i2t/any"' in page
     page = asker.get("/search?corpus=shapes&protocol=i2t/any").text
     assert page.count('<input type="hidden" name="protocol" value="i2t/any">') == 2, "by a text, and by a picture"
     assert 'href="/queries?corpus=shapes&amp;protocol=i2t/any"' in page
