@@ -20,7 +20,7 @@ import pytest
 
 import capim
 from capim.flows.workspace import frame_of
-from capim.store.types import EncoderSpec
+from capim.store.types import MODALITIES, EncoderSpec
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
 from capim.tasks.hub.progress import Progress, listening
 from tests.flows.commands import help_of, leaf_commands
@@ -55,9 +55,7 @@ def python(
     return subprocess.run(words, env=found, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_a_quiet_workspace_chooses_without_explaining(
-    workspace: capim.Workspace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_quiet_workspace_chooses_in_silence(workspace: capim.Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     workspace.choose(weights="shapes=1")
     assert capsys.readouterr().err == ""
 
@@ -180,9 +178,7 @@ def test_the_best_items_of_a_language_are_positions_among_all_captions_of_the_co
     found = items.loc[[int(ord_) for ords in outcomes.top_ords for ord_ in ords]]
     assert outcomes.top_ords.explode().max() >= outcomes.n_gallery.max()  # not positions in the gallery
     assert {*zip(found.language, found.translator, strict=True)} == {("de", "plain")}
-    images, captions = (
-        opened.vectors(encoder="one", corpus="shapes-multilingual", modality=m) for m in ("image", "caption")
-    )
+    images, captions = (opened.vectors(encoder="one", corpus="shapes-multilingual", modality=m) for m in MODALITIES)
     german = np.flatnonzero((items.language == "de") & (items.translator == "plain"))
     nearest = [captions.ids[german[at]] for at in (images.matrix @ captions.matrix[german].T).argmax(axis=1)]
     first = dict(zip(outcomes.query_id, [items.id[ords[0]] for ords in outcomes.top_ords], strict=True))
@@ -320,7 +316,6 @@ def test_the_progress_of_scoring_moves_within_a_protocol(tmp_path: Path, monkeyp
 
 
 # --- a user's own modules with the names of our packages
-PACKAGES = ("store", "tasks", "flows", "reports", "deployments")
 
 
 def test_a_folder_with_modules_that_are_called_like_our_rooms_changes_nothing(tmp_path: Path) -> None:
@@ -333,14 +328,11 @@ def test_a_folder_with_modules_that_are_called_like_our_rooms_changes_nothing(tm
     assert "R@1" in done.stdout
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", ["store", "tasks", "flows", "reports", "deployments"])
 def test_a_package_is_imported_under_one_name(package: str) -> None:
     """A second copy of a module has classes of its own: nothing would be an instance of anything."""
     [last] = python(f"import {package}", ROOT).stderr.splitlines()[-1:]
     assert last.startswith(f"ImportError: '{package}' is imported as capim.{package}; a package of your own")
-
-
-METRIC = "def hit(outcomes):\n    return outcomes.rank_worst == 1\n"
 
 
 def test_a_metric_imports_modules_of_the_user_that_are_called_like_our_rooms(tmp_path: Path) -> None:
@@ -348,7 +340,7 @@ def test_a_metric_imports_modules_of_the_user_that_are_called_like_our_rooms(tmp
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text("count = 1\n")
     imports = "import store\nfrom tasks.words import count\nimport reports.scores as scores\n"
-    (tmp_path / "own.py").write_text(imports + METRIC)
+    (tmp_path / "own.py").write_text(f"{imports}def hit(outcomes):\n    return outcomes.rank_worst == 1\n")
     program = "from capim.tasks.metrics.custom import load_metric; from pathlib import Path; "
     program += "print(load_metric('own.py:hit', folder=Path()).name)"
     done = python(program, tmp_path)

@@ -12,7 +12,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("deployments", "flows", "reports", "store", "tasks", "tests")
-PARSER = doctest.DocTestParser()
 
 
 def docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef, name: str) -> Iterator[tuple[str, str]]:
@@ -32,7 +31,7 @@ def examples() -> Iterator[doctest.DocTest]:
             module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
             module = module if module.startswith("tests.") else f"capim.{module}"
             for name, text in docstrings(ast.parse(source), module):
-                yield PARSER.get_doctest(text, {"__name__": module}, name, str(path), 0)
+                yield doctest.DocTestParser().get_doctest(text, {"__name__": module}, name, str(path), 0)
 
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)

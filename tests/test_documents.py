@@ -34,24 +34,23 @@ def test_documents_and_help_ask_for_what_is_current() -> None:
     assert not sorted((file, name) for file, name in asked if name.startswith("current_"))
 
 
-def page(tmp_path: Path, text: str) -> Path:
-    file = tmp_path / "page.md"
-    file.write_text(text)
-    return file
+def run(folder: Path, text: str) -> None:
+    (folder / "page.md").write_text(text)
+    run_page(folder / "page.md", folder)
 
 
 def test_a_command_that_ends_otherwise_than_the_page_says_is_an_error(tmp_path: Path) -> None:
-    run_page(page(tmp_path, "```bash\ntrue\n```\n```bash exit=3\nexit 3\n```\n"), tmp_path)
+    run(tmp_path, "```bash\ntrue\n```\n```bash exit=3\nexit 3\n```\n")
     with pytest.raises(AssertionError, match="`exit 3` ended with exit code 3, expected 0"):
-        run_page(page(tmp_path, "```bash\nexit 3\n```\n"), tmp_path)
+        run(tmp_path, "```bash\nexit 3\n```\n")
 
 
 def test_what_a_page_shows_has_to_be_printed_in_its_order(tmp_path: Path) -> None:
     block = "```python\nprint('one\\ntwo  2\\nthree')\n```\n"
-    run_page(page(tmp_path, f"{block}```text\none\nt… 2\n```\n"), tmp_path)
+    run(tmp_path, f"{block}```text\none\nt… 2\n```\n")
     for wrong in ("two 2\none", "four", "one two"):
         with pytest.raises(AssertionError, match="no line"):
-            run_page(page(tmp_path, f"{block}```text\n{wrong}\n```\n"), tmp_path)
+            run(tmp_path, f"{block}```text\n{wrong}\n```\n")
 
 
 @pytest.mark.slow  # starts MkDocs, which takes six seconds

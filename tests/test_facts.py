@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -68,25 +68,21 @@ def _about(node: ast.AST | None, field: str) -> bool:
 def named(field: str, names: set[str], table: str) -> Callable[[ast.AST], bool]:
     """Return whether a node compares a field with one of the names, sets it to one, or looks one up in the table."""
 
-    def said(nodes: Iterator[ast.AST | None]) -> bool:
-        return any(
-            isinstance(each, ast.Constant) and each.value in names
-            for node in nodes
-            if node is not None
-            for each in ast.walk(node)
-        )
+    def said(nodes: Iterable[ast.AST]) -> bool:
+        every = (each for node in nodes for each in ast.walk(node))
+        return any(isinstance(each, ast.Constant) and each.value in names for each in every)
 
     def applies(node: ast.AST) -> bool:
         match node:
             case ast.Compare():
                 sides = [node.left, *node.comparators]
-                return any(_about(side, field) for side in sides) and said(iter(sides))
+                return any(_about(side, field) for side in sides) and said(sides)
             case ast.keyword(arg=name):
-                return name == field and said(iter([node.value]))
+                return name == field and said([node.value])
             case ast.Dict():
                 return said(value for key, value in zip(node.keys, node.values, strict=True) if _about(key, field))
             case ast.Subscript(value=ast.Name(id=name)):
-                return name == table and said(iter([node.slice]))
+                return name == table and said([node.slice])
         return False
 
     return applies

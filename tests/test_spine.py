@@ -11,45 +11,34 @@ import pytest
 from capim.store import EmbeddingStore
 from tests.command import command, json_rows
 
-EVERY = "tiny-clip,tiny-clip-plain,tiny-colpali"
+EVERY = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")
 RUN = "run --corpora shapes,shapes-winoground --sample 24 --replicates 100 --analyses errors --device cpu --quiet"
+# those of a run, those that are drawn at random, and digests of such
+TAGS = ("run", "created", "image_tag", "caption_tag", "evaluation", "derived", "result")
 
 
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace after one run over two embedded corpora and the embedded models."""
-    folder = tmp_path_factory.mktemp("spine") / "workspace"
-    command(f"{RUN} --encoders {EVERY}", folder)
-    return folder
-
-
-def _figures(workspace: Path) -> list[dict[str, object]]:
-    """All results without which run they belong to."""
+def figures(workspace: Path) -> list[tuple[str, ...]]:
+    """All results without their tags."""
     rows = json_rows("results", workspace)
-    return [{key: value for key, value in row.items() if key not in ("run", "created")} for row in rows]
+    return sorted(tuple(str(v) for k, v in sorted(row.items()) if k not in TAGS) for row in rows)
 
 
 @pytest.mark.slow
-def test_other_batches_another_order_and_one_core_give_the_same_figures(workspace: Path, tmp_path: Path) -> None:
+def test_other_batches_another_order_and_one_core_give_the_same_figures(tmp_path: Path) -> None:
     import torch
 
-    other = f"{RUN} --encoders {','.join(reversed(EVERY.split(',')))}"
+    command(f"{RUN} --encoders {','.join(EVERY)}", tmp_path / "one")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        command(f"{other} --batch-size 7", tmp_path / "workspace")
+        command(f"{RUN} --encoders {','.join(reversed(EVERY))} --batch-size 7", tmp_path / "other")
     finally:
         torch.set_num_threads(threads)
-    tags = ("image_tag", "caption_tag", "evaluation", "derived", "result")  # drawn at random, and digests of such
-
-    def untagged(folder: Path) -> list[tuple[str, ...]]:
-        return sorted(tuple(str(v) for k, v in sorted(row.items()) if k not in tags) for row in _figures(folder))
-
-    assert untagged(tmp_path / "workspace") == untagged(workspace)
-    one, two = (EmbeddingStore.open(folder / "store") for folder in (workspace, tmp_path / "workspace"))
+    assert figures(tmp_path / "one") == figures(tmp_path / "other")
+    one, other = (EmbeddingStore.open(tmp_path / name / "store") for name in ("one", "other"))
     for key in (found.key for found in one.sealed_sets() if found.key.encoder != "tiny-colpali"):
         first, second = (
-            store.vectors(encoder=key.encoder, corpus=key.corpus, modality=key.modality).matrix for store in (one, two)
+            each.vectors(encoder=key.encoder, corpus=key.corpus, modality=key.modality).matrix for each in (one, other)
         )
         assert np.allclose(first, second, atol=1e-4), key
 

@@ -59,16 +59,13 @@ MODELS = {
 WITHOUT_VECTORS = "captioner-gpt"  # answers to the binding corpus alone
 
 
-def make(
-    workspace: Path, *, n_images: int = 1000, replicates: int = 1000, narrower: int = 1, seed: int = 0
-) -> EmbeddingStore:
+def make(workspace: Path, *, n_images: int = 1000, replicates: int = 1000) -> EmbeddingStore:
     """The workspace with corpora, vectors and answers, evaluated, compared and analysed; without a report.
 
-    With fewer ``n_images`` and ``replicates``, and vectors so many times ``narrower``, it takes less time, and the page
-    has as many figures.
+    With fewer ``n_images`` and ``replicates`` it takes less time, and the page has as many figures.
     """
     store = EmbeddingStore.open(workspace / "store", create=True)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     pictures = [_picture(rng) for _ in range(n_images)]
     store.write_images(
         StoredImage(item=sha, sha=sha, width=160, height=120, thumbnail=drawn) for sha, _, drawn in pictures
@@ -82,8 +79,7 @@ def make(
     )
     corpora = {corpus.name: (corpus, rng.normal(size=(corpus.images.num_rows, DIM))) for corpus in made}
     corpora["binding"][1][1::2] = corpora["binding"][1][::2] + 0.8 * rng.normal(size=(n_images // 5, DIM))
-    for name, full in MODELS.items():
-        model = full._replace(dim=max(64, full.dim // narrower))
+    for name, model in MODELS.items():
         spec = EncoderSpec(name=name, adapter="hf_dual", checkpoint=f"made-up/{name}", revision="a1", dim=model.dim)
         store.write_encoder(spec)
         for corpus, truth in corpora.values():

@@ -7,7 +7,7 @@ have: intervals around values, ties, nulls with reasons, several protocols, test
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
@@ -36,11 +36,7 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import SHARERS
 from tests.random_store import row_of
 
-TABLES = (
-    "results", "comparisons", "rankings", "slices", "published", "batches", "derived", "runs", "outcomes",
-    "imports",
-)  # fmt: skip
-SCHEMAS: dict[str, pa.Schema] = {name: schema.TABLES[name].columns for name in TABLES}
+SCHEMAS: dict[str, pa.Schema] = {name: table.columns for name, table in schema.TABLES.items()}
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
@@ -87,9 +83,7 @@ class StandIn(EmbeddingStore):
         return self.contents[name]
 
     def corpora(self) -> list[StoredCorpus]:
-        return rows_in(
-            StoredCorpus, pa.table({"fingerprint": [corpus.fingerprint for corpus in self.contents.values()]})
-        )
+        return rows_in(StoredCorpus, pa.table({"fingerprint": [each.fingerprint for each in self.contents.values()]}))
 
     def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
         return {sha: self.pictures[sha] for sha in shas if sha in self.pictures}
@@ -168,6 +162,12 @@ def corpus(
     return replace(made, skipped=lost)
 
 
+def store_of(encoders: Iterable[str], **n_images: int) -> StandIn:
+    """Encoders, and corpora of so many images, without figures."""
+    contents = {name: corpus(name, n_images=n) for name, n in n_images.items()}
+    return StandIn(specs={name: spec(name) for name in encoders}, contents=contents)
+
+
 def identity(store: StandIn, encoder: str, corpus_name: str) -> dict[str, str]:
     """The columns that name an encoder and a corpus."""
     return {
@@ -233,6 +233,13 @@ def result(
     )
 
 
+def spread(difference: float, half: float) -> dict[str, Any]:
+    """The columns of a difference with its intervals."""
+    ends = {"low": difference - half, "high": difference + half}
+    found: dict[str, Any] = {f"{kind}_{end}": at for kind in ("ci", "simultaneous") for end, at in ends.items()}
+    return {"difference": difference} | found | {f"shared_{end}": [at] * len(SHARERS) for end, at in ends.items()}
+
+
 def comparison(
     store: StandIn,
     corpus_name: str,
@@ -240,17 +247,14 @@ def comparison(
     metric: str,
     a: str,
     b: str,
-    difference: float | None,
-    p: float | None,
+    difference: float,
+    p: float,
     *,
     half: float = 0.01,
-    p_equivalent: float | None = 0.6,
+    p_equivalent: float = 0.6,
     margin: float = 0.01,
 ) -> None:
     """Adds one comparison row: a minus b."""
-    ends = {} if difference is None else {"low": difference - half, "high": difference + half}
-    intervals: dict[str, Any] = {f"{kind}_{end}": at for kind in ("ci", "simultaneous") for end, at in ends.items()}
-    intervals |= {f"shared_{end}": [at] * len(SHARERS) for end, at in ends.items()}
     add(
         store,
         "comparisons",
@@ -263,11 +267,10 @@ def comparison(
         fingerprint_a=store.specs[a].fingerprint,
         encoder_b=b,
         fingerprint_b=store.specs[b].fingerprint,
-        difference=difference,
-        **intervals,
+        **spread(difference, half),
         **dict.fromkeys(("p_sign_flip", "p_adjusted"), p),
         family="headline" if (protocol in MAIN and metric == "R@1") or metric == "RSUM" else "exploratory",
-        p_equivalent=None if difference is None else p_equivalent,
+        p_equivalent=p_equivalent,
         margin=margin,
         wins=120,
         ties=800,

@@ -23,8 +23,7 @@ from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import Before
 from capim.reports.rows.standing import Task
 from capim.reports.sections import board, evidence
-from capim.tasks.statistics.decision import SHARERS
-from tests.reports.stand_in import StandIn, comparison, corpus, demo, part, report, result, section, spec, timed
+from tests.reports.stand_in import StandIn, comparison, corpus, demo, part, report, result, section, spec, spread, timed
 
 BOTH = "t2i/all+i2t/any"
 
@@ -51,13 +50,6 @@ def change(store: StandIn, table: str, where: dict[str, str], **columns: object)
         if where.items() <= row.items():
             row.update(columns)
     return store
-
-
-def interval(difference: float, half: float) -> dict[str, object]:
-    """The columns of a difference with its intervals."""
-    ends = {"low": difference - half, "high": difference + half}
-    found = {f"{kind}_{end}": at for kind in ("ci", "simultaneous") for end, at in ends.items()}
-    return {"difference": difference} | found | {f"shared_{end}": [at] * len(SHARERS) for end, at in ends.items()}
 
 
 def board_of(store: StandIn) -> Board:
@@ -91,7 +83,7 @@ def test_equal_on_one_direction_and_better_on_the_other_is_better_overall_and_sa
 
 
 def test_of_open_contenders_it_says_that_none_is_shown_to_be_worse_and_how_much_worse_one_could_be() -> None:
-    open_ = {"p_adjusted": 0.5, "p_equivalent": 0.6, **interval(0.01, 0.02)}
+    open_ = {"p_adjusted": 0.5, "p_equivalent": 0.6, **spread(0.01, 0.02)}
     store = change(tied_on_one_direction("a", "b", "c", "d", "e"), "comparisons", {}, **open_)
     change(store, "results", I2T, value=0.6)
     made = board_of(store)
@@ -103,7 +95,7 @@ def test_of_open_contenders_it_says_that_none_is_shown_to_be_worse_and_how_much_
 
 
 def test_a_task_on_which_another_encoder_is_shown_to_be_better_is_named() -> None:
-    worse = {"p_adjusted": 0.001, "p_equivalent": 1.0, **interval(-0.05, 0.01)}
+    worse = {"p_adjusted": 0.001, "p_equivalent": 1.0, **spread(-0.05, 0.01)}
     store = change(tied_on_one_direction("a", "b"), "comparisons", T2I, **worse)
     change(store, "results", {"encoder": "b", **T2I}, value=0.65)
     made = board_of(store)
@@ -207,7 +199,7 @@ def test_a_further_corpus_takes_its_part_of_what_is_better() -> None:
 
 
 def test_an_interval_that_ends_a_hair_from_zero_is_worse_in_the_weights_of_the_page_as_on_the_board() -> None:
-    store = change(tied_on_one_direction("a", "b"), "comparisons", {"protocol": "i2t/any"}, **interval(0.2, 0.1999999))
+    store = change(tied_on_one_direction("a", "b"), "comparisons", {"protocol": "i2t/any"}, **spread(0.2, 0.1999999))
     [state, difference, low, high] = board_of(store).script["pairs"][1]["0 1"]  # type: ignore[index]
     assert (state, difference) == ("better", 20.0)
     assert high > 39.9 and 0 < low < 0.001
@@ -365,10 +357,8 @@ def test_what_changed_since_the_run_before_is_a_line_and_a_mark_at_the_value() -
     then = {(row.corpus, row.protocol, row.metric, row.encoder): replace(row, evaluation="e") for row in data.results}
     ended = datetime(2026, 11, 28, 21, 4, tzinfo=UTC)
     same = Before(ended=ended, results=then, comparisons=())
-    told = board.board(replace(data, before=same)).notes
-    assert told == (
-        "Since the run that ended 2026-11-28 21:04 UTC: no headline result is significantly better or worse.",
-    )
+    [told] = board.board(replace(data, before=same)).notes
+    assert told == "Since the run that ended 2026-11-28 21:04 UTC: no headline result is significantly better or worse."
     lower = {key: replace(row, value=(row.value or 0.0) - 0.3) if key[3] == "a" else row for key, row in then.items()}
     del lower["photos", "t2i/all", "R@1", "a"]
     lower["photos", "t2i/all", "R@1", "b"] = replace(lower["photos", "t2i/all", "R@1", "b"], value=0.9)
@@ -379,19 +369,14 @@ def test_what_changed_since_the_run_before_is_a_line_and_a_mark_at_the_value() -
         "significantly better: a on photos, image to text (+30.0)."
     )
     marks = {(row.encoder, column.heading): cell.moved for row in made.rows for column, cell in zip(
-        made.columns, row.cells, strict=True)}  # fmt: skip
-    assert {key: mark for key, mark in marks.items() if mark} == {
-        ("a", "image → text"): "▲",
-        ("b", "text → image"): "▼",
-    }
+        made.columns, row.cells, strict=True) if cell.moved}  # fmt: skip
+    assert marks == {("a", "image → text"): "▲", ("b", "text → image"): "▼"}
     assert "▲" in board_markdown(made) and "▼" in board_markdown(made)
     assert changed.digest != data.digest
 
 
 @pytest.mark.parametrize(("hours", "told"), [(2, "one"), (0.5, "zero")])
-def test_runs_less_than_an_hour_apart_are_of_one_night(
-    hours: float, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_less_than_an_hour_apart_are_one_night(hours: float, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs 0, 1 and 2, with a day between the first two, and so many hours between the others."""
     starts = {"zero": 0.0, "one": 24.0, "two": 24.5 + hours}
     zero = datetime(2026, 11, 28, tzinfo=UTC)

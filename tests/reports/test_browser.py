@@ -1,13 +1,9 @@
-"""The page in Chromium: quiet, offline, usable by keyboard, accessible, fitting a phone.
-
-``CAPIM_SCREENSHOTS=folder`` keeps pictures of every size for the eye; they never go into git.
-"""
+"""The page in Chromium: quiet, offline, usable by keyboard, accessible, fitting a phone."""
 
 from __future__ import annotations
 
 import csv
 import math
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,7 +51,7 @@ def opened(browser: Browser, file: Path, **options: Any) -> Iterator[Watched]:
     """A file in a context of its own."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
     watched = Watched(context.new_page())
-    watched.page.goto(file.as_uri(), wait_until="commit" if file.parent.name == "sample" else None)
+    watched.page.goto(file.as_uri())
     yield watched
     context.close()
 
@@ -254,10 +250,8 @@ def test_axe_finds_nothing(browser: Browser, hostile_report: Path) -> None:
 
 def test_nothing_runs_over_the_edge(page: Watched) -> None:
     page.made()
-    for width, scheme in every_size(page.page):
+    for width, _ in every_size(page.page):
         assert page.page.evaluate("document.documentElement.scrollWidth") == width
-        if folder := os.environ.get("CAPIM_SCREENSHOTS"):
-            page.page.screenshot(path=f"{folder}/report-{width}-{scheme}.png", full_page=True)
     assert page.complaints == []
 
 

@@ -44,9 +44,8 @@ def table(low: list[int], high: list[int] | None = None, protocol: str = "t2i/al
         **dict.fromkeys(("relevant_rank_best", "relevant_rank_worst", "scores", "n_ranked"), [None] * n),
         **columns,
     }
-    return pa.table(
-        {name: pa.array(rows[name], schema.TABLES["outcomes"].columns.field(name).type) for name in COLUMNS}
-    )
+    types = schema.TABLES["outcomes"].columns
+    return pa.table({name: pa.array(rows[name], types.field(name).type) for name in COLUMNS})
 
 
 def task(name: str = "c", direction: Direction = "t2i", **outcomes: pa.Table) -> GalleryTask:
@@ -147,9 +146,7 @@ def test_the_reason_of_an_ambiguous_miss_stands_beside_the_answer() -> None:
             analysis="ambiguous", metric="share of misses", corpus="c", protocol="t2i/all", encoder=name,
             feature=cause, detail=json.dumps({"queries": ["q0"], **detail}),
         )
-        for name, cause, detail in (
-            ("a", "annotation", {"sources": ["cxc, same words"]}), ("b", "agreement", {})
-        )
+        for name, cause, detail in (("a", "annotation", {"sources": ["cxc, same words"]}), ("b", "agreement", {}))
     )  # fmt: skip
     case = first_case(corpus("c", n_images=6), task(a=table([2]), b=table([3]), c=table([1])), shares)
     assert [answer.note for answer in case.answers] == [

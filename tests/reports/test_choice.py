@@ -17,15 +17,12 @@ from capim.reports.rows.speed import bytes_per_image
 from capim.reports.rows.standing import Task
 from capim.reports.sections import board
 from capim.store.errors import RequestError
-from tests.reports.stand_in import StandIn, comparison, corpus, demo, result, spec, timed
+from tests.reports.stand_in import comparison, demo, result, spec, store_of, timed
 
 
 def two_corpora() -> ReportData:
     """Encoder a is 10 points better on photos, b is 20 points better on signs; intervals of 3 and of 4 points."""
-    store = StandIn(
-        specs={name: spec(name) for name in "abc"},
-        contents={name: corpus(name, n_images=40) for name in ("photos", "signs")},
-    )
+    store = store_of("abc", photos=40, signs=40)
     values = {"photos": {"a": 0.6, "b": 0.5}, "signs": {"a": 0.3, "b": 0.5, "c": 0.9}}
     for name, of in values.items():
         for encoder, value in of.items():
@@ -55,7 +52,7 @@ def test_the_mean_its_interval_and_the_share_at_which_another_encoder_is_first_b
 
 
 def test_tasks_of_one_corpus_count_as_wholly_dependent() -> None:
-    store = StandIn(specs={n: spec(n) for n in "ab"}, contents={"photos": corpus("photos", n_images=40)})
+    store = store_of("ab", photos=40)
     for protocol in ("t2i/all", "i2t/any"):
         for encoder, value in (("a", 0.6), ("b", 0.5)):
             result(store, encoder, "photos", protocol, "R@1", value, half=0.02)
@@ -110,9 +107,7 @@ def test_an_unknown_cost_is_refused_and_an_encoder_beyond_a_limit_is_out() -> No
     data = two_corpora()
     with pytest.raises(RequestError, match="limits"):
         choice.bounds_of(data, ["bytes=10"])  # nothing is known of any size here
-    limit = choice.Limit(
-        key="rate", name="speed", heading="images/s", values={"a": 9.0}, texts={"a": "9"}, at_least=True
-    )
+    limit = choice.Limit(key="rate", name="speed", heading="/s", values={"a": 9.0}, texts={"a": "9"}, at_least=True)
     assert limit.broken("a", 8) == ""
     assert limit.broken("a", 10) == "speed: 9"
     assert limit.broken("b", 10) == "speed not known"

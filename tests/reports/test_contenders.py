@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from capim.reports.elements.page import CONTENDERS, Board, Chart, Picker, Table
+from capim.reports.elements.page import CONTENDERS, Board, Chart, Table
 from capim.reports.exports import paper
 from capim.reports.exports.latex import column_table
 from capim.reports.rows import choice, standing
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections import board, leaderboard, slices, speed, tests
-from tests.reports.stand_in import with_a_broken_encoder
+from tests.reports.stand_in import block, texts, with_a_broken_encoder
 from tests.reports.test_board import tied_on_one_direction
 
 
@@ -45,9 +45,7 @@ def test_no_table_shows_an_encoder_at_chance_bold_and_no_strip_holds_it(data: Re
             assert (cell.kind == "chance") == (column.corpus == "binding")
             assert cell.kind in CONTENDERS or not cell.bold
             assert cell.strip is None or column.corpus != "binding"
-    [picker] = leaderboard.section(data).blocks
-    assert isinstance(picker, Picker)
-    for corpus, _, table in picker.views:
+    for corpus, _, table in block(leaderboard.section(data), "figures").views:
         for line in table.rows:
             assert not any(cell.mark == "best" for cell in line) or (corpus != "binding" and line[0].text != "broken")
     assert "\\textbf{21.0}" not in column_table(data)
@@ -67,9 +65,7 @@ def test_no_slices_are_shown_of_a_task_that_nobody_does(data: ReportData) -> Non
     assert [column.heading for column in table.columns] == ["Slice", "good", "fine"]
 
 
-def test_a_mean_leaves_out_the_task_that_nobody_does_and_ranks_no_encoder_at_chance_on_all_others(
-    data: ReportData,
-) -> None:
+def test_a_mean_leaves_out_the_task_that_nobody_does_and_ranks_nobody_at_chance_on_all_others(data: ReportData) -> None:
     weights = choice.weights_of(data, ["photos=10", "signs=10", "binding=80"])
     made = choice.choose(data, weights, {})
     assert [(each.encoder, round(each.value, 6)) for each in made.order] == [("good", 57.5), ("fine", 52.0)]
@@ -93,9 +89,7 @@ def test_the_paper_draws_and_marks_the_same_contenders(data: ReportData, monkeyp
 
 def test_the_pairs_of_three_encoders_are_a_grid_of_differences_with_stars() -> None:
     made, two = (tests.section(read_report_data(tied_on_one_direction(*names))) for names in ("abc", "ab"))
-    first, second = (
-        [[cell.text for cell in row] for row in each.rows] for each in made.blocks if isinstance(each, Table)
-    )
+    first, second = (texts(each) for each in made.blocks if isinstance(each, Table))
     ties = ["0.0 ns"] * 2
     assert first == [["a", "–", *ties], ["b", ties[0], "–", ties[1]], ["c", *ties, "–"]]
     assert second == [

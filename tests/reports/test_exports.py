@@ -67,17 +67,13 @@ def test_reduced_tables_equal_those_that_coco_sm_published(shared_data: Path) ->
         theirs = rows_of(report)
         assert [r["language"] for r in ours] == [r["language"] for r in theirs]
         for mine, published in zip(ours, theirs, strict=True):
-            for column, text in published.items():
-                if column == "language":
-                    continue
-                pairs = zip(mine[column].split(" ± "), text.split(" ± "), strict=True)
+            for column in published.keys() - {"language"}:
+                pairs = zip(mine[column].split(" ± "), published[column].split(" ± "), strict=True)
                 # theirs are means of unrounded figures, ours here of the three decimals that they published
                 assert all(abs(float(a) - float(b)) < 0.00101 for a, b in pairs), (report.name, mine, column)
 
 
-def test_coco_sm_files_have_63_rows_and_the_published_header(
-    large_store: StandIn, tmp_path: Path, shared_data: Path
-) -> None:
+def test_coco_sm_files_have_the_published_form(large_store: StandIn, tmp_path: Path, shared_data: Path) -> None:
     export_results(read_report_data(large_store), tmp_path / "out", kind="coco-sm")
     full = tmp_path / "out" / "coco-sm" / "siglip2-so400m.csv"
     published = shared_data / "coco_sm" / "reports" / "open_clip.csv"

@@ -15,7 +15,7 @@ from capim.reports.exports.paper import methods
 from capim.reports.rows.reading import read_report_data
 from capim.store.errors import RequestError
 from capim.tasks.corpora import CORPORA
-from tests.reports.stand_in import StandIn, comparison, corpus, demo, result, spec
+from tests.reports.stand_in import StandIn, comparison, demo, result, store_of
 
 COMPILED = pytest.mark.skipif(
     shutil.which("pdflatex") is None,
@@ -36,20 +36,18 @@ def compiled(folder: Path, name: str = "paper") -> str:
 
 def hostile() -> StandIn:
     """Twelve encoders with long names, ties, a metric of a user and a corpus whose name is one word without a break."""
-    store = StandIn()
-    contents = corpus("corpuswithoutanybreakatallinitsverylongname", n_images=4)
-    store.contents[contents.name] = contents
     names = [LONG, *(f"model_{n}.of_a_company" for n in range(11))]
+    store = store_of(names, corpuswithoutanybreakatallinitsverylongname=4)
+    [shop] = store.contents
     for at, name in enumerate(names):
-        store.specs[name] = spec(name)
         for protocol in ("t2i/all", "i2t/any"):
             for k in (1, 5, 10):
                 value = 0.9 - 0.05 * at + 0.005 * k
-                result(store, name, contents.name, protocol, f"R@{k}", value, tie_share=0.01 * at)
-            result(store, name, contents.name, protocol, "own:a_rather_long_name(k=3, mode='x')", 123456.789)
+                result(store, name, shop, protocol, f"R@{k}", value, tie_share=0.01 * at)
+            result(store, name, shop, protocol, "own:a_rather_long_name(k=3, mode='x')", 123456.789)
     for at, a in enumerate(names):
         for b in names[at + 1 :]:
-            comparison(store, contents.name, "t2i/all", "R@1", a, b, 0.05, 0.2 if at == 0 else 0.001)
+            comparison(store, shop, "t2i/all", "R@1", a, b, 0.05, 0.2 if at == 0 else 0.001)
     return store
 
 
@@ -89,11 +87,9 @@ def test_fonts_of_the_charts_are_embedded(papers: Path) -> None:
 
 
 def test_the_column_table_marks_the_best_and_what_the_tests_do_not_tell_from_it() -> None:
-    store = StandIn()
-    store.contents["shop"] = corpus("shop", n_images=4)
     names = {"first": 0.82, "same": 0.819, "open": 0.80, "worse": 0.6, "lucky": 0.003}
+    store = store_of(names, shop=4)
     for name, value in names.items():
-        store.specs[name] = spec(name)
         result(store, name, "shop", "t2i/all", "R@1", value, tie_share=0.01, chance=0.002)
     of_first = {"same": (0.001, 0.9, 0.01, 0.005), "open": (0.02, 0.4, 0.7, 0.04), "worse": (0.22, 0.0001, 1.0, 0.05)}
     for name, (gap, p, equivalent, half) in of_first.items():
@@ -120,8 +116,7 @@ def test_the_methods_name_the_settings_that_were_used_and_cite_what_they_rest_on
 
 
 def test_intervals_that_were_made_in_several_ways_are_refused_with_what_to_type(tmp_path: Path) -> None:
-    store = StandIn()
-    store.contents["shop"], store.specs["a"] = corpus("shop", n_images=4), spec("a")
+    store = store_of("a", shop=4)
     for protocol in ("t2i/all", "i2t/any"):
         result(store, "a", "shop", protocol, "R@1", 0.5)
     result(store, "a", "shop", "t2i/all", "own:metric", 0.5)

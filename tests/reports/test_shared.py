@@ -22,7 +22,7 @@ from capim.store.schema import TABLES
 from capim.store.types import MetricFacts
 from tests.reports.large import coco
 from tests.reports.pages import cases, long_table
-from tests.reports.stand_in import StandIn, comparison, corpus, report, result, spec
+from tests.reports.stand_in import StandIn, comparison, report, result, store_of
 
 DOCS = Path(__file__).parents[2] / "docs" / "results.schema.json"
 
@@ -56,9 +56,7 @@ def test_markdown_is_short_and_has_its_picture(folder: Path) -> None:
 
 def test_markdown_of_forty_encoders_on_twelve_corpora_has_a_hundred_lines_and_eight_columns() -> None:
     encoders, corpora = [f"encoder-with-a-name-{i:02}" for i in range(40)], [f"corpus-{i:02}" for i in range(12)]
-    store = StandIn(
-        specs={name: spec(name) for name in encoders}, contents={name: corpus(name, n_images=4) for name in corpora}
-    )
+    store = store_of(encoders, **dict.fromkeys(corpora, 4))
     for name in corpora:
         for at, encoder in enumerate(encoders):
             for protocol, bonus in (("t2i/all", 0.0), ("i2t/any", 0.1)):

@@ -17,15 +17,15 @@ from tests.store.toy import begin, fill, make_block, make_corpus, make_embedding
 
 @pytest.mark.parametrize("storage", ["float16", "float32"])
 def test_what_was_put_comes_back_in_corpus_order_to_the_last_bit(store, storage):
-    corpus, spec, key = begin(store, 20, storage=storage)
+    spec, key = begin(store, 20, storage=storage)
     for ords in ([19, 3, 7], [0, 1, 2, 4, 5, 6], range(8, 19)):
-        store.put(key, spec, make_block(corpus, spec, ords))
+        store.put(key, spec, make_block(spec, ords))
     sealed = store.seal(key)
 
     read = store.vectors(encoder="enc", corpus="toy", modality="image")
 
     given = make_embeddings(range(20), spec)
-    assert read.ids == corpus.images.column("id").to_pylist()
+    assert read.ids == make_corpus(20).images.column("id").to_pylist()
     (rows,) = store.stored_blocks(key)
     np.testing.assert_array_equal(rows.vectors.values, given.values.astype(storage))
     expected = given.values
@@ -56,14 +56,14 @@ def test_ragged_sets_come_back_in_windows_to_the_last_bit(store):
 
 
 def test_two_writers_that_do_not_see_each_other_leave_every_row_once(store, monkeypatch):
-    corpus, spec, key = begin(store, 20)
+    spec, key = begin(store, 20)
     other = EmbeddingStore.open(store.uri)
-    store.put(key, spec, make_block(corpus, spec, range(5)))
+    store.put(key, spec, make_block(spec, range(5)))
     other.missing(key)
     writer = other.writer(key)
     monkeypatch.setattr(writer, "_refresh", lambda: None)  # the moment between looking and writing
-    store.put(key, spec, make_block(corpus, spec, range(5, 20), batch_id="first"))
-    assert other.put(key, spec, make_block(corpus, spec, range(5, 20), batch_id="second")) == 15
+    store.put(key, spec, make_block(spec, range(5, 20), batch_id="first"))
+    assert other.put(key, spec, make_block(spec, range(5, 20), batch_id="second")) == 15
 
     sealed = store.seal(key)
 
@@ -73,8 +73,8 @@ def test_two_writers_that_do_not_see_each_other_leave_every_row_once(store, monk
 
 
 def test_an_incomplete_set_is_not_sealed_and_read_only_when_asked_for(store):
-    corpus, spec, key = begin(store, 20)
-    store.put(key, spec, make_block(corpus, spec, [0, 2]))
+    spec, key = begin(store, 20)
+    store.put(key, spec, make_block(spec, [0, 2]))
     with pytest.raises(WorkError, match=r"18 of 20 items have no row, first 'i00001'.*capim embed"):
         store.seal(key)
     with pytest.raises(RequestError, match=r"not sealed.*Complete them with `capim embed`"):

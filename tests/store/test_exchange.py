@@ -103,8 +103,7 @@ UNIT = (GOOD + np.arange(20)[:, None] / 99) / np.linalg.norm(GOOD + np.arange(20
 
 
 @pytest.mark.parametrize("side", ["image", "caption"])
-def test_vectors_whose_side_is_not_said_are_not_of_the_other_one_because_an_id_is_wrong(tmp_path, side):
-    store = EmbeddingStore.open(tmp_path / "store", create=True)
+def test_vectors_whose_side_is_not_said_are_not_of_the_other_one_because_an_id_is_wrong(store, tmp_path, side):
     whole = make_corpus(20)
     corpus = replace(whole, captions=whole.captions.take(np.arange(0, 40, 2)))  # as many captions as images
     store.write_corpus(corpus)
@@ -218,10 +217,7 @@ def test_rows_are_written_to_the_last_bit(tmp_path, suffix):
     if suffix == ".parquet":
         assert pq.read_table(file).equals(rows)
         return
-    plain = [
-        {name: cell.isoformat() if isinstance(cell, datetime) else cell for name, cell in row.items()}
-        for row in rows.to_pylist()
-    ]
+    plain = json.loads(json.dumps(rows.to_pylist(), default=datetime.isoformat))
     if suffix == ".json":
         assert json.loads(file.read_text()) == plain
         return

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from pydantic import TypeAdapter
 
 from capim.store import EmbeddingStore, RequestError
-from capim.store.schema import TABLES
 from capim.store.sets.importing import ImportRow
 from tests.imported import import_embeddings, imported
 from tests.random_store import rows_of
@@ -127,23 +125,28 @@ KEYS = {"results": "result", "outcomes": "query_id", "slices": "slice", "compari
 
 
 def analysed(store, sealed, spec):
-    """Rows that were computed from a set, and rows of another encoder."""
+    """Rows that were computed from a set, a row that was combined from such, and rows of another encoder."""
     mine = {"encoder": spec.name, "encoder_fingerprint": spec.fingerprint, "image_tag": sealed.tag, "caption_tag": ""}
     mine |= {"corpus": sealed.key.corpus, "corpus_fingerprint": sealed.key.corpus_fingerprint, "evaluation": "e1"}
     pair = {"encoder_a": "x", "fingerprint_a": "x", "encoder_b": spec.name, "fingerprint_b": spec.fingerprint}
+    untagged = {"image_tag": "", "caption_tag": ""}
     for name, key in KEYS.items():
-        untagged = {"image_tag": "", "caption_tag": ""}
         store.write_rows(name, rows_of(name, {**mine, **pair, key: "gone"}, {**untagged, key: "kept"}))
+    fused = make_spec(name="both", adapter="fusion", checkpoint=f"{spec.name}+other", dim=1)
+    store.write_encoder(fused)
+    row = {"result": "fused", "evaluation": "e2", "encoder": "both", "encoder_fingerprint": fused.fingerprint}
+    row |= {**untagged, "corpus_fingerprint": sealed.key.corpus_fingerprint}
+    store.write_rows("results", rows_of("results", row))
 
 
-def test_other_contents_are_refused_with_both_digests_and_replaced_on_demand(toy, save):
+def test_other_contents_are_refused_with_both_digests_and_replaced_on_demand_with_all_that_was_made_of_them(toy, save):
     (first,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20))
     analysed(toy, first, toy.encoder("theirs"))
     changed = save("changed.npy", 20, seed=1)
     with pytest.raises(RequestError, match=rf"digest {first.digest[:16]}, the file has \w{{16}}\); add --replace"):
         import_embeddings(toy, encoder="theirs", corpus="toy", images=changed)
     assert toy.sealed(first.key) == first
-    assert toy.rows("results").num_rows == 2
+    assert toy.rows("results").num_rows == 3
     (second,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=changed, replace=True)
     assert second.key == first.key
     np.testing.assert_array_equal(images_of(toy).matrix, np.load(changed))
@@ -152,25 +155,13 @@ def test_other_contents_are_refused_with_both_digests_and_replaced_on_demand(toy
         assert toy.rows(name)[key].to_pylist() == ["kept"], name
 
 
-def test_what_was_combined_from_a_replaced_set_goes_too(toy, save):
-    (first,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20))
-    analysed(toy, first, toy.encoder("theirs"))
-    fused = make_spec(name="both", adapter="fusion", checkpoint="theirs+other", dim=1)
-    toy.write_encoder(fused)
-    row = toy.rows("results", result="kept").to_pylist()[0] | {"result": "fused", "evaluation": "e2", "encoder": "both"}
-    row |= {"encoder_fingerprint": fused.fingerprint, "corpus_fingerprint": first.key.corpus_fingerprint}
-    toy.write_rows("results", pa.Table.from_pylist([row], schema=TABLES["results"].columns))
-    import_embeddings(toy, encoder="theirs", corpus="toy", images=save("j.npy", 20, seed=1), replace=True)
-    assert toy.rows("results")["result"].to_pylist() == ["kept"]
-
-
 def test_what_an_interrupted_import_left_is_not_mixed_with_other_contents(toy, save):
     (first,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20))
     spec = toy.encoder("theirs")
     toy.connection.drop(first.key.table)
     toy.connection.find("sets").delete("true")
     left = EmbeddingStore.open(toy.uri)
-    left.put(first.key, spec, make_block(toy.corpus("toy"), spec, range(7)))
+    left.put(first.key, spec, make_block(spec, range(7)))
     changed = save("changed.npy", 20, seed=1)
     import_embeddings(toy, encoder="theirs", corpus="toy", images=changed)
     np.testing.assert_array_equal(images_of(toy).matrix, np.load(changed))

@@ -27,7 +27,7 @@ def test_info_says_what_is_there_how_large_and_who_wrote_it(store):
     key = fill(store, corpus, spec)
     other = make_spec(name="late", vectors="multi")
     store.write_encoder(other)
-    store.put(make_key(corpus, other), other, make_block(corpus, other, range(3)))
+    store.put(make_key(corpus, other), other, make_block(other, range(3)))
     store.write_rows("batches", rows_of("batches", {"set_name": key.table, "host": "node7", "device": "H200"}))
 
     contents = info(store)
@@ -47,7 +47,7 @@ def test_verify_tells_ok_from_incomplete(store):
     corpus = make_corpus(20)
     key = fill(store, corpus, make_spec())
     other = make_spec(revision="r2")
-    store.put(make_key(corpus, other), other, make_block(corpus, other, range(3)))
+    store.put(make_key(corpus, other), other, make_block(other, range(3)))
     sources = {"image_tag": store.sealed(key).tag, "caption_tag": "sealed-gone"}
     store.write_rows("results", rows_of("results", sources))
     findings = {finding.what: finding for finding in verify(store)}
@@ -99,7 +99,7 @@ def test_compaction_frees_history_and_keeps_every_sealed_state(store):
     other = make_spec(revision="r2")
     unsealed = make_key(corpus, other)
     for start in range(0, 30, 2):
-        store.put(unsealed, other, make_block(corpus, other, range(start, start + 2)))
+        store.put(unsealed, other, make_block(other, range(start, start + 2)))
     for number in range(10):
         store.write_encoder(make_spec(name=f"n{number}"))
 
@@ -109,8 +109,8 @@ def test_compaction_frees_history_and_keeps_every_sealed_state(store):
     assert (len(table.get_fragments()), table.count_rows()) == (1, 30)
     again = EmbeddingStore.open(store.uri)
     np.testing.assert_array_equal(again.vectors(encoder="enc", corpus="toy", modality="image").matrix, before.matrix)
-    assert again.put(unsealed, other, make_block(corpus, other, range(28, 40))) == 10
-    assert store.put(unsealed, other, make_block(corpus, other, range(28, 40))) == 0
+    assert again.put(unsealed, other, make_block(other, range(28, 40))) == 10
+    assert store.put(unsealed, other, make_block(other, range(28, 40))) == 0
     assert again.sealed(key) == store.sealed(key)
     assert "damaged" not in states(again)
 
@@ -120,7 +120,7 @@ def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(store, 
     key = fill(store, corpus, spec)
     unaware = EmbeddingStore.open(store.uri).writer(key)
     monkeypatch.setattr(unaware, "_refresh", lambda: None)
-    unaware.put(spec, make_block(corpus, spec, range(20)))
+    unaware.put(spec, make_block(spec, range(20)))
     assert store.connection.find(key.table).count_rows() == 40
     assert store.seal(key).n_rows == 20
     assert len(store.vectors(encoder="enc", corpus="toy", modality="image")) == 20

@@ -145,10 +145,8 @@ def test_a_question_leaves_nothing_on_stderr(filled):
 
 
 def test_every_table_and_view_can_be_selected_from_and_no_column_needs_quotes(filled):
-    keywords = duckdb.sql(
-        "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
-    ).fetchall()
-    refused = {"set", "rows", "values", "bytes", "interval"} | {word for (word,) in keywords}
+    words = duckdb.sql("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'").fetchall()
+    refused = {"set", "rows", "values", "bytes", "interval"} | {word for (word,) in words}
     for name in known_tables():
         assert name not in refused
         assert filled.sql(f"SELECT count(*) AS n FROM {name}").column_names == ["n"]

@@ -57,7 +57,7 @@ def test_items_vectors_and_multivectors_are_read_in_corpus_order_whatever_their_
         store.write_encoder(spec)
         key = make_key(corpus, spec)
         for part in np.array_split(np.random.default_rng(0).permutation(n), 3):
-            store.put(key, spec, make_block(corpus, spec, part))
+            store.put(key, spec, make_block(spec, part))
         store.seal(key)
     read = store.vectors(encoder="single", corpus="toy", modality="image")
     assert read.ids == corpus.images["id"].to_pylist()
@@ -97,10 +97,6 @@ def test_outcomes_that_another_process_scored_first_are_no_damage(store):
         (lambda rows: rows.drop_columns(["rank_best"]), "'rank_best' with null values"),
         (lambda rows: rows.append_column("extra", pa.array([1, 2])), "has no column 'extra'"),
         (lambda rows: pa.concat_tables([rows, rows]), "occurs more than once"),
-        (
-            lambda rows: rows.drop_columns(["evaluation"]).append_column("evaluation", pa.array(["a", None])),
-            "'evaluation' with null values",
-        ),
         (
             lambda rows: rows.drop_columns(["cluster"]).append_column("cluster", pa.array(["x", "y"])),
             "scalar of type int32",

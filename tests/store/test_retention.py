@@ -126,9 +126,7 @@ def test_outcomes_that_have_no_results_yet_stay_for_the_newest_revision(store: E
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_what_a_running_run_began_with_stays_until_it_ends(
-    store: EmbeddingStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_run_began_with_stays_until_it_ends(store: EmbeddingStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its revision was superseded by another run meanwhile; what was superseded before goes."""
     registered(store, 0, 1, 2)
     for day in range(3):

@@ -49,8 +49,8 @@ def test_late_interaction_sums_over_the_captions_tokens_in_both_directions(store
 
 
 def test_equal_scores_come_in_corpus_order_and_k_may_exceed_the_corpus(store):
-    corpus, spec, key = begin(store, 5)
-    block = make_block(corpus, spec, range(5))
+    spec, key = begin(store, 5)
+    block = make_block(spec, range(5))
     block.embeddings.values[:] = np.eye(16, dtype=np.float32)[0]
     store.put(key, spec, block)
     store.seal(key)

@@ -111,13 +111,11 @@ def test_a_store_between_releases_gets_the_machine_of_its_runs(tmp_path: Path) -
     assert EmbeddingStore.open(tmp_path / "store").all(Run) == []
 
 
-@pytest.mark.parametrize(("written", "words"), [(6, "has format 6"), (FORMAT + 1, f"has format {FORMAT + 1}")])
-def test_a_format_that_cannot_be_upgraded_is_refused_and_left_alone(tmp_path: Path, written: int, words: str) -> None:
+@pytest.mark.parametrize("written", [6, FORMAT + 1])
+def test_a_format_that_cannot_be_upgraded_is_refused_and_left_alone(tmp_path: Path, written: int) -> None:
     connection = Connection(str(tmp_path / "store"))
     schema = TABLES["encoders"].keyed_columns.with_metadata({"capim.format": str(written)})
     connection.create("encoders", schema)
     before = sorted(path.name for path in (tmp_path / "store").rglob("*"))
-    assert words in command("store upgrade", tmp_path, code=2).err
+    assert f"has format {written}" in command("store upgrade", tmp_path, code=2).err
     assert sorted(path.name for path in (tmp_path / "store").rglob("*")) == before
-    with pytest.raises(RequestError, match=words):
-        EmbeddingStore.open(tmp_path / "store")

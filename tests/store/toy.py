@@ -68,13 +68,10 @@ def make_embeddings(ords: Any, spec: EncoderSpec) -> Embeddings:
     )
 
 
-def make_block(
-    corpus: Corpus, spec: EncoderSpec, ords: Any, modality: Modality = "image", batch_id: str = "b0"
-) -> Block:
+def make_block(spec: EncoderSpec, ords: Any, batch_id: str = "b0") -> Block:
     ords = np.asarray(ords, dtype=np.int32)
-    return Block(
-        ords=ords, embeddings=make_embeddings(ords, spec), input_shas=["ab" * 16] * len(ords), batch_id=batch_id
-    )
+    made, hashes = make_embeddings(ords, spec), ["ab" * 16] * len(ords)
+    return Block(ords=ords, embeddings=made, input_shas=hashes, batch_id=batch_id)
 
 
 def fill(
@@ -85,17 +82,17 @@ def fill(
     store.write_encoder(spec)
     key, n = make_key(corpus, spec, modality), corpus.items(modality).num_rows
     for start in range(0, n, step):
-        store.put(key, spec, make_block(corpus, spec, range(start, min(n, start + step)), modality))
+        store.put(key, spec, make_block(spec, range(start, min(n, start + step))))
     store.seal(key)
     return key
 
 
-def begin(store: EmbeddingStore, n_images: int, **changes: Any) -> tuple[Corpus, EncoderSpec, SetKey]:
-    """Registers a corpus of so many images and an encoder; gives both, and the key of the set of images."""
+def begin(store: EmbeddingStore, n_images: int, **changes: Any) -> tuple[EncoderSpec, SetKey]:
+    """Registers a corpus of so many images and an encoder; gives the encoder, and the key of the set of images."""
     corpus, spec = make_corpus(n_images), make_spec(**changes)
     store.write_corpus(corpus)
     store.write_encoder(spec)
-    return corpus, spec, make_key(corpus, spec)
+    return spec, make_key(corpus, spec)
 
 
 def states(store: EmbeddingStore) -> set[str]:

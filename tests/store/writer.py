@@ -33,7 +33,7 @@ def fill(uri: str, n_items: int, seed: int, pause: float = 0.0) -> None:
     for start in range(0, max(map(len, orders)), BLOCK):
         for spec, order in zip(SPECS, orders, strict=True):
             if len(chosen := order[start : start + BLOCK]):
-                store.put(make_key(corpus, spec), spec, make_block(corpus, spec, chosen, batch_id=f"{seed}-{start}"))
+                store.put(make_key(corpus, spec), spec, make_block(spec, chosen, batch_id=f"{seed}-{start}"))
         time.sleep(pause)
     for spec in SPECS:
         store.seal(make_key(corpus, spec))

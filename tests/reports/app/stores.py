@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import uvicorn
 from PIL import Image
 from starlette.applications import Starlette
@@ -22,8 +21,6 @@ from starlette.testclient import TestClient
 from capim.flows.searching import StoreServices
 from capim.reports.app.application import create_app
 from capim.store import EmbeddingStore
-from capim.store.row_types import columns_of
-from capim.store.schema import Run
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.readers.labels import read_labels
 from capim.tasks.corpora.readers.shapes import read_shapes
@@ -32,7 +29,7 @@ from capim.tasks.embed import EncodeSettings, SetEncoder
 from capim.tasks.encoders import resolve, spec_of
 from capim.tasks.references import EvaluationRef
 from capim.tasks.statistics.draws import Resampling
-from tests.random_store import OTHER, SPECS, random_store, scored
+from tests.random_store import OTHER, SPECS, random_store, rows_of, scored
 
 TOKEN = "a-token-for-tests"
 A, B = "tiny-clip", "tiny-clip-plain"
@@ -124,9 +121,8 @@ def evaluate(
     """Scores the encoders, as one run."""
     started = datetime.now(UTC)
     evaluations = scored(store, corpus, specs, protocols=(), resampling=resampling, run=run)
-    told = {"name": "test", "config": "{}", "command": "capim run", "versions": "{}", "host": "", "state": "completed"}
-    row = {"run": run, "pid": 1, **told, "started": started, "finished": datetime.now(UTC), "message": None}
-    store.write_rows("runs", pa.Table.from_pylist([row], schema=columns_of(Run)))
+    told = {"run": run, "config": "{}", "command": "capim run", "versions": "{}", "state": "completed"}
+    store.write_rows("runs", rows_of("runs", told | {"started": started, "finished": datetime.now(UTC)}))
     return evaluations
 
 

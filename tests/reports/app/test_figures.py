@@ -9,19 +9,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
 from capim.store import EmbeddingStore
-from capim.store.row_types import columns_of
-from capim.store.schema import Run, texts
+from capim.store.schema import texts
 from capim.store.types import MODALITIES
 from capim.store.upkeep.removal import drop_set, drop_superseded
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics import METRICS
 from capim.tasks.statistics.draws import Resampling
-from tests.random_store import OTHER, SPECS, random_store
+from tests.random_store import OTHER, SPECS, random_store, rows_of
 from tests.reports.app.stores import NoServices, asking, csv_of, evaluate, two_runs
 
 pytestmark = pytest.mark.slow  # whole suites of runs
@@ -38,9 +36,7 @@ def runs(runs_store: EmbeddingStore) -> Iterator[TestClient]:
         yield made
 
 
-def test_the_grid_shows_every_encoder_and_its_rows_are_its_sql(
-    client: TestClient, served_store: EmbeddingStore
-) -> None:
+def test_the_grid_has_every_encoder_and_its_rows_are_its_sql(client: TestClient, served_store: EmbeddingStore) -> None:
     names = sorted(served_store.counts("results", "encoder"))
     page = client.get("/").text
     assert {*re.findall(r'<tr data-name="([^"]+)">', page)} == {*names}
@@ -80,9 +76,7 @@ def test_changed_figures_and_then_changed_queries(runs: TestClient, runs_store: 
     assert "revision" in page  # why
     assert page.count('name="old"') == 1
 
-    shared, changed = (
-        int(re.findall(of, page)[0]) for of in (r"of (\d+) shared figures", r"(\d+) of \d+ shared figures")
-    )
+    changed, shared = map(int, re.findall(r"(\d+) of (\d+) shared figures", page)[0])
     assert shared > changed == len(rows)
 
     found = re.findall(r'href="(/runs\?[^"]*t2i/all[^"]*)#queries"', page)
@@ -116,7 +110,7 @@ def recorded(store: EmbeddingStore, run: str, command: str, uses: list[str], *, 
     last = store.rows("runs").sort_by("started").to_pylist()[-1]
     now = datetime.now(UTC) - timedelta(days=days)
     row = {**last, "run": run, "command": command, "uses": uses, "started": now, "finished": now}
-    store.write_rows("runs", pa.Table.from_pylist([row], schema=columns_of(Run)))
+    store.write_rows("runs", rows_of("runs", row))
 
 
 def test_runs_that_evaluated_nothing_are_not_compared_unless_they_are_asked_for(tmp_path: Path) -> None:

@@ -1,13 +1,10 @@
 """The pages in Chromium: counts, addresses, keys, accessibility, quiet and offline, whatever a caption says.
 
 Of the second store: a model that loads, a picture that is uploaded.
-
-``CAPIM_SCREENSHOTS=folder`` keeps pictures of every size for the eye; they never go into git.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -19,7 +16,7 @@ from capim.store import EmbeddingStore
 from capim.store.schema import texts
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.reports.app.stores import TOKEN, A, B, NoServices, missed_and_found, services_of, serving
-from tests.reports.test_browser import WIDTHS, Watched, every_size, violations
+from tests.reports.test_browser import WIDTHS, Watched, violations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -175,9 +172,6 @@ def test_axe_finds_nothing_and_nothing_runs_over_the_edge(
         page.goto(f"{address}{path}")
         if path == "/":
             page.wait_for_selector("html[data-made=summary]", state="attached")
-        if folder := os.environ.get("CAPIM_SCREENSHOTS"):
-            for width, scheme in every_size(page):
-                page.screenshot(path=f"{folder}/serve{path.split('?')[0][:8].replace('/', '-')}-{width}-{scheme}.png")
         page.evaluate(A_FEW_ROWS)
         found += violations(page, path)
     context.close()

@@ -37,19 +37,13 @@ def names(served_store: EmbeddingStore) -> list[str]:
     return sorted(served_store.counts("outcomes", "encoder"))
 
 
-def _shown(page: str) -> int:
-    found = re.search(r'id="count"[^>]*>([\d,]+) of', page)
-    assert found is not None
-    return int(found[1].replace(",", ""))
-
-
 def test_the_count_of_missed_by_one_and_found_by_another_is_that_of_a_self_join(
     client: TestClient, served_store: EmbeddingStore, names: list[str]
 ) -> None:
     a, b, _ = names
     expected = len(missed_and_found(served_store, a, b, "protocol = 't2i/all'"))
     address = f"/queries?wrong={a}&right={b}&protocol=t2i/all"
-    assert _shown(client.get(address).text) == expected > 0
+    assert int(re.findall(r'id="count"[^>]*>(\d+) of', client.get(address).text)[0]) == expected > 0
     assert served_store.sql(client.get(f"{address}&as=sql").text).num_rows == expected
     rows = csv_of(client, address)
     assert len(rows) == expected
@@ -82,13 +76,9 @@ def test_every_filter_leaves_the_rows_that_fit(state: State, names: list[str]) -
     assert gaps == sorted(gaps, reverse=True)
     ranks = [int(str(row[b])) for row in rows(f"sort=rank&of={b}")]
     assert ranks == sorted(ranks, reverse=True)
-    objects = [set(each or ()) for each in snapshot.data.corpora["coco-karpathy"].images["objects"].to_pylist()]
-    if shown := next((name for each in objects for name in each), ""):
-        inside = rows(f"slice=shows:{shown}")
-        assert inside == [row for row in every if shown in objects[int(str(row["cluster"]))]]
 
 
-def test_an_address_holds_the_filter_and_names_what_is_wrong_in_it(client: TestClient, names: list[str]) -> None:
+def test_an_address_holds_the_filter_and_names_what_is_wrong_in_it(client: TestClient) -> None:
     wanted = QueryFilter(corpus="c", protocol="t2i/*/*", wrong=("a", "b"), text="a&b=c", low=2, sort="gap", page=3)
     parameters = QueryParams(wanted.parameters)
     assert {key: parameters[key] for key in parameters} == {
@@ -226,6 +216,14 @@ def test_the_five_queries_of_an_image_are_listed_each_with_a_page_of_its_own(ask
         pages = [client.get(link) for link in _links(client.get(address).text)[:5]]
         assert [page.status_code for page in pages] == [200] * 5
         assert all(rows[at]["query_id"] in page.text for at, page in enumerate(pages))
+
+
+def test_a_slice_by_what_images_show_has_the_queries_of_these_images(asked: EmbeddingStore) -> None:
+    shown = [set(each or ()) for each in asked.corpus("shapes").images["objects"].to_pylist()]
+    name, address = min(shown[0]), "/queries?corpus=shapes&protocol=t2i/all"
+    with asking(asked, NoServices()) as client:
+        every, inside = (csv_of(client, address + more) for more in ("", f"&slice=shows:{name}"))
+    assert inside == [row for row in every if name in shown[int(row["cluster"])]] != []
 
 
 def test_pages_of_labelled_images_say_which_answers_share_the_label(tmp_path: Path) -> None:
