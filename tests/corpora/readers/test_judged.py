@@ -224,7 +224,6 @@ LINE = 'name it with columns = { "judgements.grade" = "…" }'
         ({"qrels/test.tsv": "a\tb\tc\n1\t2\t3\n"}, {}, f"no column for grade; it has a, b, c; {LINE}"),
         ({}, {"columns": {"judgement.grade": "c"}}, "unknown columns judgement.grade; known: documents.id"),
         ({}, {"subsets": ["german"]}, "unknown subsets german"),
-        ({"images/p2.png": None}, {}, "root: p2"),
     ],
 )
 def test_what_is_wrong_in_the_tables_is_named(
