@@ -213,13 +213,6 @@ def test_a_number_is_the_same_id_however_it_is_written(cells: list[Any], ids: li
     assert told(rows[::-1], corpus=numbered(ids))[0] == {"i2t/any": [1, 2, 3]}
 
 
-def test_numbers_that_the_corpus_tells_apart_are_not_the_same_id() -> None:
-    apart = numbered(["7", "007"])
-    assert told([{"id": "007", "rank": 2}, {"id": "7", "rank": 1}], corpus=apart)[0] == {"i2t/any": [1, 2]}
-    with pytest.raises(RequestError, match=r"`id`: 1 of 2 ids are none of the 2 queries, first 7.0 in row 1"):
-        told([{"id": 7.0, "rank": 2}, {"id": "7", "rank": 1}], corpus=apart)
-
-
 def test_rows_without_ids_are_in_the_order_of_the_corpus_and_you_are_told() -> None:
     answers = [{"correct": i < 4} for i in range(10)]
     assert told(answers, corpus=THIRTY)[1] == ["10 rows taken in the corpus' order; no column of ids"]
@@ -263,7 +256,6 @@ def test_texts_count_before_a_number_of_the_row_that_contradicts_them() -> None:
         ([{"query": "p0", "correct": 1}], [], r"pairs/swap: 1 of 2 pairs have no row, first 'p1'"),
         ([{"query": "p0", "correct": 1}], ["pairs/swap"], r"1 of 2 pairs have no row, first 'p1'"),
         ([{"query": "p0", "correct": 1}, {"correct": 0}], [], r"1 of 2 rows have no `query`, first row 2"),
-        ([{"correct": 1, "k": 1}] * 4, ["winoground"], r"correct, k: only of retrieval protocols"),
         ([{"id": q, "correct": 1} for q in ("p1", "p0", "p1")], [], r"more than one row, first 'p1' in rows 1 and 3"),
         ([{"image_id": i, "rank": 1} for i in "dz"], ["t2i/all"], r"none of the images of the queries"),
         ([{"id": q, "rank": 1} for q in "wxyz"], [], r"the cells of `id` are ids of neither captions nor images"),

@@ -133,11 +133,6 @@ def test_adjusted_p_values_equal_statsmodels(p_values: list[float]) -> None:
     np.testing.assert_allclose(adjusted(p_values), multipletests(p_values, method="holm")[1], atol=1e-12)  # type: ignore[arg-type]
 
 
-def test_no_question_or_one_question_needs_no_adjustment() -> None:
-    assert adjusted([]) == []
-    assert adjusted([None, 0.04]) == [None, 0.04]
-
-
 @pytest.mark.parametrize("wrong", [[1.2], [-0.1], [float("nan")]])
 def test_impossible_p_values_are_refused(wrong: list[float]) -> None:
     with pytest.raises(ValueError, match=r"p-values must lie in 0\.\.1"):
