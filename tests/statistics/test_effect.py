@@ -62,8 +62,6 @@ def test_equivalence_is_seldom_claimed_for_a_difference_of_the_margin() -> None:
             difference = rng.choice([1.0, -1.0, 0.0], size=n, p=[won, lost, 1 - won - lost])
             p_values.append(equivalence_p(difference, Clusters.of(range(n)), margin=0.01))
         assert np.mean(np.array(p_values) < 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
-    same = equivalence_p(np.zeros(5000), Clusters.of(range(5000)), margin=0.01)
-    assert same is not None and same < 1e-6
 
 
 def captions_of(structure: str, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
