@@ -193,7 +193,6 @@ def warned(folder: Path, content: str, name: str = "captions.csv", **description
         ("一只猫,en", "captions in 'en' are written in CJK letters: give their language in a column"),
         ("кошка,de", "captions in 'de' are written in Cyrillic letters"),
         ("a cat,English", "language 'English' is not a usual code; write 'en', under which other corpora have it"),
-        ("a cat,EN", "language 'EN' is not a usual code; write 'en'"),
         ("a cat,cz", "language 'cz' is not a usual code; write one of BCP 47, such as 'de'"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from capim.store.types import Corpus
+from capim.store.errors import RequestError
 from capim.tasks.contract import check_corpus
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.check import corpus_facts
@@ -87,7 +87,6 @@ def test_a_sample_holds_together_and_indexing_keeps_every_image(case) -> None:
     assert drawn.images.num_rows == 2
     assert set(drawn.captions["image_id"].drop_null().to_pylist()) <= set(drawn.images["id"].to_pylist())
     assert index_images(corpus, known={}, sink=lambda _: None).fingerprint == corpus.fingerprint
-    assert isinstance(drawn, Corpus)
     facts = corpus_facts(corpus)
     assert facts["images"] == copy.n_images
     assert sum(facts["captions per image"].values()) == copy.n_images - facts["undescribed"]
@@ -97,7 +96,5 @@ def test_a_folder_that_is_not_there_is_refused_by_name(case, tmp_path: Path) -> 
     copy, _, _ = case
     if "root" not in copy.description:
         pytest.skip("has no folder")
-    from capim.store.errors import RequestError
-
     with pytest.raises(RequestError, match="nowhere"):
         open_corpus({**copy.description, "root": str(tmp_path / "nowhere")})

@@ -280,11 +280,8 @@ def test_an_image_that_vanishes_or_changes_during_the_work_is_named(coco_folder:
     [
         ("a.png", "deep/er/a.png"),
         ("a", "a.png"),
-        ("a", "deep/a.JPEG"),
         ("a.jpg", "a.JPEG"),
-        ("a.jpg", "A.jpg"),
         ("IMG_1.jpg", "img_1.JPG"),
-        ("photos/a.png", "a.png"),
         ("./a.png", "a.png"),
         ("deep\\a.png", "deep/a.png"),
         ("images/a.png", "images/a.png"),

@@ -73,7 +73,6 @@ TABLE = 'reader = "table"\nroot = "x.csv"\n'
         ('root = "."', "no reader is named; set reader to one of shapes"),
         ('reader = "csv"\nroot = "."', "reader 'csv' is unknown; set reader to one of shapes"),
         ("reader = ", "not TOML"),
-        ('reader = "shapes"\nn_scenes = "many"', "n_scenes must be a whole number, got 'many'"),
         ('reader = "shapes"\nn_scenes = 0', "n_scenes must be greater than or equal to 1, got 0"),
         ('reader = "shapes-winoground"\nn_quadruples = 301', "n_quadruples must be less than or equal to 300, got 301"),
         (f'{XFLICKRCO}languages = "de"', "languages must be a list of texts, got 'de'"),
@@ -108,8 +107,6 @@ def test_the_list_names_for_every_corpus_what_it_is_and_what_it_needs() -> None:
     rows = {row["name"]: row for row in list_corpora()}
     assert list(rows) == list(CORPORA)
     assert rows["shapes"]["needs"] == "nothing"
-    assert rows["sugarcrepe"]["needs"].startswith("root (the seven files of github.com/RAIVNLab/sugar-crepe)")
-    assert "terms accepted" in rows["winoground"]["needs"]
     assert rows["coco-sm"]["languages"] == "21 languages"
     assert rows["table"]["languages"] == "any"
     assert all(all(row.values()) for row in rows.values())

@@ -109,7 +109,6 @@ def test_the_bracket_of_every_query_holds_its_rank() -> None:
         ({1: [9], 5: [1, 1]}, r"(?s)position 9 is outside.*1 positions are listed more than once"),  # together
         ({1: [4]}, r"position 4 is outside 0\.\.3, the positions of the 4 queries"),
         ({1: [-1]}, r"position -1 is outside 0\.\.3, the positions of the 4 queries"),
-        ({1: [0, 0]}, "1 positions are listed more than once"),
         ({1: [0.5]}, "expected a one-dimensional array of integers, got float64"),
         ({1: [[0]]}, r"expected a one-dimensional array of integers, got int64 of shape \(1, 1\)"),
         ({0: [0]}, "hits at 0: expected a one-dimensional array of integers"),

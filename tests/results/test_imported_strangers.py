@@ -98,7 +98,6 @@ SCORES = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]])
         (recognise, "l2_dist.npz", "arr_0", r"save -distances as scores\.npy"),
         (read_matrix, "cosine_distance.npz", "scores", "of distances lower is better"),
         (read_matrix, "m.npz", "dists", "of distances lower is better"),
-        (read_matrix, "m.npz", "itm_loss", "of distances lower is better"),
         (partial(read_run, columns={"score": "loss"}), "run.csv", "", "'loss' is the name of distances or losses"),
     ],
 )

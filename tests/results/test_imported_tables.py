@@ -263,7 +263,6 @@ def test_texts_count_before_a_number_of_the_row_that_contradicts_them() -> None:
         ([{"query": "p0", "correct": 1}], [], r"pairs/swap: 1 of 2 pairs have no row, first 'p1'"),
         ([{"query": "p0", "correct": 1}], ["pairs/swap"], r"1 of 2 pairs have no row, first 'p1'"),
         ([{"query": "p0", "correct": 1}, {"correct": 0}], [], r"1 of 2 rows have no `query`, first row 2"),
-        ([{"correct": 1, "k": 1}] * 4, ["winoground"], r"correct, k: only of retrieval protocols"),
         ([{"id": q, "correct": 1} for q in ("p1", "p0", "p1")], [], r"more than one row, first 'p1' in rows 1 and 3"),
         ([{"image_id": i, "rank": 1} for i in "dz"], ["t2i/all"], r"none of the images of the queries"),
         ([{"id": q, "rank": 1} for q in "wxyz"], [], r"the cells of `id` are ids of neither captions nor images"),

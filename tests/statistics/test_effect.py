@@ -62,8 +62,6 @@ def test_equivalence_is_seldom_claimed_for_a_difference_of_the_margin() -> None:
             difference = rng.choice([1.0, -1.0, 0.0], size=n, p=[won, lost, 1 - won - lost])
             p_values.append(equivalence_p(difference, Clusters.of(range(n)), margin=0.01))
         assert np.mean(np.array(p_values) < 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
-    same = equivalence_p(np.zeros(5000), Clusters.of(range(5000)), margin=0.01)
-    assert same is not None and same < 1e-6
 
 
 def captions_of(structure: str, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -131,11 +129,6 @@ def test_adjusted_p_values_equal_statsmodels(p_values: list[float]) -> None:
     from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
     np.testing.assert_allclose(adjusted(p_values), multipletests(p_values, method="holm")[1], atol=1e-12)  # type: ignore[arg-type]
-
-
-def test_no_question_or_one_question_needs_no_adjustment() -> None:
-    assert adjusted([]) == []
-    assert adjusted([None, 0.04]) == [None, 0.04]
 
 
 @pytest.mark.parametrize("wrong", [[1.2], [-0.1], [float("nan")]])

@@ -12,14 +12,7 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import ON_COMMON
 from capim.tasks.statistics.draws import Resampling, count_blocks
 from capim.tasks.statistics.flips import NO_TEST
-from capim.tasks.statistics.intervals import (
-    NO_SPREAD,
-    OF_MEDIANS,
-    interval_of,
-    paired_intervals,
-    percentile_interval,
-    replicates_of,
-)
+from capim.tasks.statistics.intervals import NO_SPREAD, OF_MEDIANS, interval_of, paired_intervals, replicates_of
 from capim.tasks.statistics.pairs import AGGREGATE, NO_COMMON_QUERY, Comparison, Scale, compare_encoders
 from capim.tasks.statistics.slices import NO_QUERY, part_means
 
@@ -130,7 +123,3 @@ def test_an_aggregate_that_draws_change_has_no_interval_and_says_why() -> None:
         assert held or "its replicates are about 25.29, not 40" in (interval.reason or "")
         [pair] = compare_encoders({"a": x, "b": x % 7}, clusters, RESAMPLING, Scale(reduce=reduce))
         assert (pair.difference.low is not None) == held
-
-
-def test_an_interval_leaves_out_the_draws_in_which_an_aggregate_is_not_defined() -> None:
-    assert percentile_interval(1.5, np.array([np.nan, 1.0, 2.0]), level=0.5).low == 1.25

@@ -38,12 +38,6 @@ def test_the_ranks_of_all_encoders_hold_together_in_95_percent_of_suites(suite: 
     assert all(held >= 71 for held in found.values()), found
 
 
-def test_encoders_that_are_a_step_apart_are_told_apart() -> None:
-    corpora = [hits(0.9, 0.5, 0.1)] * 3
-    held = [tuple(s.held or ()) for s in rank_over_corpora(corpora, QUICK)["these corpora"]]
-    assert held == [(1, 1), (2, 2), (3, 3)]
-
-
 def test_one_corpus_under_three_names_has_the_ranks_of_one() -> None:
     """Taken as independent, a difference with p = .12 became ranks 1 and 2 with 95 % confidence."""
     image = np.arange(60)

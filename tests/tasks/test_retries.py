@@ -35,11 +35,8 @@ PASSING = {
 }
 LASTING = {
     "a wrong request": RequestError("corpus 'x' is unknown"),
-    "failed work": WorkError("a vector is not finite"),
-    "a file that is not there": FileNotFoundError(errno.ENOENT, "no such file", "captions.json"),
     "a full disk": told(WorkError("writing failed"), OSError(errno.ENOSPC, "no space left on device")),
     "a gated repository": told(WorkError("gated"), errors.GatedRepoError("gated", response=answer(403))),
-    "an unknown repository": told(RequestError("no"), errors.RepositoryNotFoundError("404", response=answer(404))),
     "a hub that is switched off": told(WorkError("not in the cache"), errors.OfflineModeIsEnabled("offline")),
     "a lost vector": told(WorkError("reading failed"), OSError("LanceError(IO): Object at location x not found")),
     "its own time limit": TaskRunTimeoutError("Scope timed out after 3600 second(s)."),

@@ -234,7 +234,6 @@ LINE = 'name it with columns = { "judgements.grade" = "…" }'
         ({}, {"columns": {"judgement.grade": "c"}}, "unknown columns judgement.grade; known: documents.id"),
         ({}, {"subsets": ["german"]}, "unknown subsets german"),
         ({}, {"split": "dev"}, "qrels: no split 'dev'; it has test"),
-        ({"images/p2.png": None}, {}, "root: p2"),
     ],
 )
 def test_what_is_wrong_in_the_tables_is_named(
