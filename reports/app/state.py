@@ -145,9 +145,10 @@ class StoreSnapshot:
 
     def last(self, name: str, key: object, make: Callable[[], T]) -> T:
         """Return the result of ``make`` as :meth:`kept` does, but keep only the last key of a name in memory."""
-        if self._kept.get(name, (None,))[0] != key:
-            self._kept[name] = key, make()
-        value: T = self._kept[name][1]
+        kept = self._kept.get(name)
+        if kept is None or kept[0] != key:
+            self._kept[name] = kept = key, make()
+        value: T = kept[1]  # of this key: another request may have replaced the one in memory
         return value
 
     @cached_property
@@ -245,9 +246,10 @@ class State:
     def keep_picture(self, image: bytes, thumbnail: bytes) -> str:
         """Keeps a picture that is searched for in memory, of several the newest few; returns its name in an address."""
         name = hashlib.sha256(image).hexdigest()[:16]
+        self._pictures.pop(name, None)  # one that is chosen again is the newest
         self._pictures[name] = image, thumbnail
         for oldest in list(self._pictures)[:-PICTURES]:
-            del self._pictures[oldest]
+            self._pictures.pop(oldest, None)  # another request may have removed it
         return name
 
     def picture(self, name: str) -> tuple[bytes, bytes]:
