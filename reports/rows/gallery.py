@@ -179,7 +179,7 @@ def gallery_tasks(
     by_corpus = grouped(results, lambda row: row.corpus)
     errors = [row for row in slices if row.analysis == ERRORS and row.feature in EXAMPLES and row.detail]
     for corpus, contents in corpora.items():
-        by_protocol = grouped(by_corpus[corpus], lambda row: row.protocol)
+        by_protocol = grouped(by_corpus.get(corpus, ()), lambda row: row.protocol)
         for direction, protocols in shown_protocols(by_protocol, contents).items():
             by_encoder = grouped((row for name in protocols for row in by_protocol[name]), lambda row: row.encoder)
             examples: dict[str, list[str]] = {}

@@ -86,11 +86,11 @@ def read_report_data(
     def stored(row_type: type[R]) -> list[R]:
         return source.all(row_type) if run is None else source.rows_of_run(row_type, run)
 
-    results, every = stored(Result), source.all(Result)
-    written = every
+    written = source.all(Result)  # once: another process may replace rows in between
+    results = written if run is None else source.rows_of_run(Result, run)
     if not results:
         fault = f"run {run!r} has no results" if run else "there are no results yet"
-        with_results = ", ".join(sorted({row.run for row in every})[-5:])
+        with_results = ", ".join(sorted({row.run for row in written})[-5:])
         newest_runs = f"the newest runs with results: {with_results}"
         step = newest_runs if with_results else "run `capim run` (or `capim demo`) first"
         raise RequestError(f"store {source.uri}: {fault}; {step}")
@@ -103,7 +103,7 @@ def read_report_data(
     metrics = facts_of_metrics(source, newest)  # without those of earlier releases that are no more
     newest = [row for row in newest if row.metric in metrics]
     current = [row for row in current_results(results, meant) if row.metric in metrics]
-    results, every = (_named(rows, corpus=corpora, encoder=encoders, protocol=protocols) for rows in (results, every))
+    results, every = (_named(rows, corpus=corpora, encoder=encoders, protocol=protocols) for rows in (results, written))
     dropped = Counter(row.corpus for row in results if row.corpus_fingerprint in gone)
     results = [row for row in results if row.corpus_fingerprint not in gone]
     left_out = [f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())]
@@ -111,7 +111,8 @@ def read_report_data(
     keys, shown = {row.result for row in results}, {row.protocol for row in results}
     current_keys = {row.result for row in current}
     newest, kept = ([row for row in rows if row.result in keys] for rows in (newest, current))
-    if not newest:
+    left_out += _outdated(row for row in newest if row.result not in current_keys)
+    if not kept:
         raise RequestError(
             f"store {source.uri}: no current results have these names, only {'; '.join(left_out)}; run `capim run` "
             "with them, or name these fingerprints"
@@ -137,10 +138,7 @@ def read_report_data(
     in_order = sorted(source.sealed_sets(), key=lambda one: (one.key.corpus, one.key.encoder, one.key.modality))
     specs = {name: source.encoder(fingerprint) for name, fingerprint in sorted(states.encoders.items())}
     thumbnails = _thumbnails(source, queries, contents)
-    left_out += [
-        *_outdated(row for row in newest if row.result not in current_keys),
-        *_incomplete(runs, states.encoders),
-    ]
+    left_out += _incomplete(runs, states.encoders)
     maps = {} if explain is None else match_maps(source, queries, specs, contents, thumbnails, explain)
     return ReportData(
         uri=without_paths(source.uri),
@@ -189,7 +187,7 @@ def _before(
     writers = {row.run for row in written}
     done = [(run.started, run.finished) for run in runs if run.run in writers and run.state == "completed"]
     newest = max(shown, key=lambda row: row.created).run
-    began = min(row.created for row in written if row.run == newest)
+    began = min(row.created for row in (*written, *shown) if row.run == newest)
     for started, finished in sorted(done, reverse=True):
         if finished is not None and finished < began - APART:
             return Before(ended=finished, results=results_until(source, written, finished), comparisons=comparisons)

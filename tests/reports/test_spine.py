@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from capim.reports.destination import write_files
@@ -43,6 +46,33 @@ def test_an_empty_real_store_says_what_to_run(tmp_path: Path) -> None:
 def test_a_run_without_results_is_an_error_that_names_the_runs_with_results(demo_store: StandIn) -> None:
     with pytest.raises(RequestError, match=r"'run-9'.*run-1"):
         report(demo_store, run="run-9")
+
+
+def test_results_are_read_once_so_that_another_process_may_replace_them_meanwhile(
+    demo_store: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, tables = demo_store.rows, list[str]()
+
+    def rows(table: str, **equals: str | Sequence[str]) -> pa.Table:
+        tables.append(table)
+        return stored(table, **equals)
+
+    monkeypatch.setattr(demo_store, "rows", rows)
+    read_report_data(demo_store, gallery=False)
+    assert tables.count("results") == 1
+
+
+def test_an_encoder_with_results_by_an_earlier_version_of_a_metric_is_shown_without_them(demo_store: StandIn) -> None:
+    def outdate(corpus: str) -> None:
+        for row in demo_store.tables["results"]:
+            if (row["encoder"], row["corpus"]) == ("tiny-clip", corpus):
+                row.update(metric_version="0", created=row["created"] - timedelta(days=1))
+
+    outdate("shapes")
+    assert read_report_data(demo_store, encoders=["tiny-clip"]).corpus_names() == ["shapes-winoground"]
+    outdate("shapes-winoground")
+    with pytest.raises(RequestError, match=r"by another version of the metric .*capim evaluate"):
+        read_report_data(demo_store, encoders=["tiny-clip"])
 
 
 def test_the_order_of_stored_rows_changes_nothing(demo_store: StandIn) -> None:
