@@ -104,7 +104,7 @@ def _compared(state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evalua
 
 def count(state: State, snapshot: StoreSnapshot, of: QueryFilter, evaluated: EvaluatedTask) -> int:
     """Return the number of queries in a filter."""
-    key = ("count", of.but(sort="", encoders=()))
+    key = ("count", of.but(sort="", encoders=(), of=filters.focus(of, evaluated)))  # the others change nothing
     return snapshot.kept(key, lambda: int(state.rows(filters.count_of(of, evaluated))["n"][0].as_py()))
 
 
