@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cache
@@ -78,11 +80,13 @@ def point(reports: str, name: str, folder: str) -> str:
     A symbolic link; where there are none, as in object storage, a page that leads to ``report.html`` of the folder.
     """
     if "://" not in reports:
+        temporary = Path(reports) / f".{name}.{os.getpid()}-{threading.get_ident()}.new"  # no other process has it
         with suppress(OSError):
-            temporary = Path(reports) / f".{name}.new"
             temporary.symlink_to(folder, target_is_directory=True)
             temporary.replace(Path(reports) / name)
             return f"{reports}/{name}"
+        with suppress(OSError):  # a folder was in its place
+            temporary.unlink()
     write_files(f"{reports}/{name}", {"report.html": _POINTER.format(folder=folder)})
     return f"{reports}/{folder}"
 

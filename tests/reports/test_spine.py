@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from capim.reports.destination import write_files
+from capim.reports.destination import point, write_files
 from capim.reports.elements.page import Picker, Section
 from capim.reports.render import render_markdown
 from capim.reports.rows.reading import read_report_data
@@ -155,3 +155,13 @@ def test_two_that_write_one_report_leave_the_unfinished_files_of_each_other(tmp_
     assert {file.name: file.read_text() for file in (tmp_path / "figures").iterdir()} == {
         "a.svg": "of the other", "b.svg": "new",
     }  # fmt: skip
+
+
+def test_a_link_that_a_killed_process_left_does_not_lead_into_the_page_of_another_run(tmp_path: Path) -> None:
+    for page in ("pages/a", "pages/b"):
+        write_files(tmp_path / page, {"report.html": page})
+    point(str(tmp_path), "run", "pages/a")
+    (tmp_path / ".run.new").symlink_to("pages/a")
+    assert point(str(tmp_path), "run", "pages/b") == f"{tmp_path}/run"
+    assert (tmp_path / "run" / "report.html").read_text() == "pages/b"
+    assert (tmp_path / "pages" / "a" / "report.html").read_text() == "pages/a"
