@@ -53,7 +53,11 @@ class MtebSubset(NamedTuple):
 
 
 def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """One file per encoder and task; the languages of one corpus and direction share a file."""
+    """One file per encoder and task; the languages of one corpus and direction share a file.
+
+    Raises:
+        RequestError: Two encoders are of one checkpoint and revision, which have one folder.
+    """
     files: dict[str, bytes] = {}
     for encoder, spec in sorted(data.specs.items()):
         folder = f"results/{spec.checkpoint.replace('/', '__').replace(' ', '_')}/{spec.revision}"
@@ -70,6 +74,11 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
             document |= {"scores": {split: entries}, "evaluation_time": None, "kg_co2_emissions": None}
             files[f"{folder}/{label}.json"] = json_bytes(document)
         if tasks:
+            if f"{folder}/model_meta.json" in files:
+                raise RequestError(
+                    f"{encoder} and another encoder are both {spec.checkpoint} at {spec.revision}, which MTEB takes for "
+                    "one model; name one of them with --encoder"
+                )
             meta = {"name": spec.checkpoint, "revision": spec.revision, "embed_dim": spec.dim, "capim_name": encoder}
             files[f"{folder}/model_meta.json"] = json_bytes(meta)
     return files
