@@ -76,8 +76,8 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
         if tasks:
             if f"{folder}/model_meta.json" in files:
                 raise RequestError(
-                    f"{encoder} and another encoder are both {spec.checkpoint} at {spec.revision}, which MTEB takes for "
-                    "one model; name one of them with --encoder"
+                    f"{encoder} and another encoder are both {spec.checkpoint} at {spec.revision}, which MTEB takes "
+                    "for one model; name one of them with --encoder"
                 )
             meta = {"name": spec.checkpoint, "revision": spec.revision, "embed_dim": spec.dim, "capim_name": encoder}
             files[f"{folder}/model_meta.json"] = json_bytes(meta)
