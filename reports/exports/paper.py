@@ -48,7 +48,7 @@ def paper_files(data: ReportData, _: str) -> dict[str, bytes]:
         return {}
     forest = _forest(data)
     pictures, captions = ({"forest.pdf": forest}, {"forest.pdf": FOREST}) if forest else ({}, {})
-    for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
+    for corpus in data.corpus_names(lambda p: (of := Protocol.of(p)).is_of_language and of.direction == "t2i"):
         if len(standing.languages(data, corpus)) > 1:
             name, what = f"languages-{corpus}.pdf", f"R@1 of {breakable(corpus)}, text to image, by language"
             pictures[name], captions[name] = _languages(data, corpus), f"{what}, in percent; translators averaged."

@@ -143,6 +143,15 @@ def test_intervals_that_were_made_in_several_ways_are_refused_with_what_to_type(
     export_results(read_report_data(store), tmp_path / "paper", kind="paper")
 
 
+def test_languages_that_were_only_searched_from_images_are_not_drawn(tmp_path: Path) -> None:
+    store = StandIn(specs={"a": spec("a")})
+    store.contents["signs"] = corpus("signs", n_images=4)
+    for protocol in ("i2t/de/human", "i2t/fr/human", "i2t/*/*"):
+        result(store, "a", "signs", protocol, "R@1", 0.5)
+    written = export_results(read_report_data(store), tmp_path, kind="paper")
+    assert not [path for path in written if path.suffix == ".pdf"]
+
+
 def test_every_reference_of_a_corpus_or_a_method_has_an_entry() -> None:
     named = {key for keys in paper._OF_CORPORA.values() for key in keys}
     assert named <= {*re.findall(r"^@\w+\{(\w+),", paper._REFERENCES.read_text("utf-8"), re.MULTILINE)}
