@@ -109,7 +109,8 @@ def methods(data: ReportData) -> str:
     corpora = []
     for name, corpus in sorted(data.corpora.items()):
         size = f"{corpus.images.num_rows:,} images, {corpus.captions.num_rows:,} captions"
-        corpora.append(f"{breakable(name)} ({size}){_cite(*_OF_CORPORA.get(name.partition('-sample')[0], ()))}")
+        of = next((keys for whole, keys in _OF_CORPORA.items() if f"{name}-".startswith(f"{whole}-")), ())  # or a part
+        corpora.append(f"{breakable(name)} ({size}){_cite(*of)}")
     encoders = show.encoders(len(data.encoder_names()))
     sentences = [
         f"We evaluate {encoders} on {show.listing(corpora)} with capim~{version('capim')}.",
