@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from capim.store import EmbeddingStore, SealedSet
@@ -40,7 +39,6 @@ from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
 if TYPE_CHECKING:
     from capim.reports.rows.gallery import SelectedQuery, Totals
-    from capim.tasks.statistics.ranking import RankSet
 
 Figure: TypeAlias = tuple[str, str, str]
 """Corpus, protocol and metric."""
@@ -189,19 +187,6 @@ class ReportData:
     def comparison(self, corpus: str, protocol: str, metric: str, a: str, b: str) -> Comparison | None:
         """The difference of ``a`` minus ``b`` with its test, whichever way round it is stored; None if not compared."""
         return self._comparisons.get((corpus, protocol, metric, a, b))
-
-    def ranks(self, corpus: str, protocol: str, metric: str) -> dict[str, RankSet]:
-        """Encoder to the ranks that it can hold; empty unless every pair of two or more was compared."""
-        from capim.tasks.statistics.ranking import rank_encoders  # SciPy, which results need not
-
-        encoders = [r.encoder for r in self.ranked(corpus, protocol, metric) if r.value is not None]
-        pairs = [self.comparison(corpus, protocol, metric, a, b) for a, b in combinations(encoders, 2)]
-        found = [r for r in pairs if r is not None]
-        if not found or len(found) < len(pairs):
-            return {}
-        tests = [(r.encoder_a, r.encoder_b, r.difference or 0.0, r.p_adjusted) for r in found]
-        lower = any(row.lower_is_better for row in self.ranked(corpus, protocol, metric))
-        return rank_encoders(encoders, tests, lower_is_better=lower)
 
     @cached_property
     def _ranked(self) -> Mapping[Figure, tuple[ShownResult, ...]]:
