@@ -77,24 +77,22 @@ def ties(metric: MetricFacts, row: Result) -> str:
     return "" if lost is None or won is None or lost == won else span(metric, min(lost, won), max(lost, won))
 
 
-def verdict(metric: MetricFacts, row: Comparison | None, *, rival: str = "", unit: bool = True) -> str:
+def verdict(metric: MetricFacts, row: Comparison | None, *, unit: bool = True) -> str:
     """Return the verdict of one comparison's tests on its first encoder, with the size that matters.
 
-    For a sentence, ``rival`` is the second encoder; without one the words are short, for a cell of a table. Without
-    ``unit``, the place says that sizes are in percentage points.
+    Without ``unit``, the place says that sizes are in percentage points.
     """
     found = decision_of(row)
     if row is None or found is None:
-        return f"not tested against {rival}" if rival else "not tested"
+        return "not tested"
     few = " (few images)" if found.few_images else ""
     if found.state == "equivalent":
-        within = margin(metric, row.margin)
-        return (f"equivalent within {within}" if within and rival else "equivalent") + few
+        return f"equivalent{few}"
     if found.state == "undecided":
         size = "" if found.worse_by is None else _amount(metric, found.worse_by, unit=unit)
         if not size.partition(" ")[0].strip("0."):  # an interval that ends at 0 bounds nothing: few images differ
             return "undecided"
-        return f"undecided (could be up to {size} worse)" if rival else f"undecided: up to {size} worse"
+        return f"undecided: up to {size} worse"
     common = "".join(f", {r}" for r in (row.reason or "").split("; ") if r.startswith(ON_COMMON.partition("{")[0]))
     return f"{_amount(metric, abs(row.difference or 0.0), unit=unit)} {found.state}{common}{few}"
 
