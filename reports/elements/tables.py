@@ -48,18 +48,6 @@ def names(key: Callable[[Any], tuple[str, str, str]]) -> list[ColumnOf[Any]]:
     ]
 
 
-def measures(
-    heading: str,
-    number: Callable[[T], float | None],
-    text: Callable[[float | None], str],
-    *,
-    group: str = "",
-    explain: str = "",
-) -> ColumnOf[T]:
-    """A column of numbers without intervals: ``number`` reads the number of a row, ``text`` formats it."""
-    return numbers(heading, lambda row: value(number(row), text(number(row))), group=group, explain=explain)
-
-
 def pivot(
     id_: str,
     caption: str,

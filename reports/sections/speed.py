@@ -5,7 +5,7 @@ from __future__ import annotations
 from capim.reports import format as show
 from capim.reports.elements.drawings import Marked, over_cost
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
-from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
+from capim.reports.elements.tables import ColumnOf, absent, numbers, pivot, texts, value
 from capim.reports.rows.choice import overall
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.speed import STAGES, Speed, bytes_per_image, image_rate, speeds
@@ -23,8 +23,11 @@ def section(data: ReportData) -> Section:
 
 def _stages(measured: list[Speed]) -> Table:
     def latency_column(i: int, percentile: str) -> ColumnOf[Speed]:
-        group = "latency of a forward batch"
-        return measures(percentile, lambda s: s.latency[i] if s.latency else None, show.duration, group=group)
+        def cell(s: Speed) -> Cell:
+            seconds = s.latency[i] if s.latency else None
+            return value(seconds, show.duration(seconds))
+
+        return numbers(percentile, cell, group="latency of a forward batch")
 
     def stage_column(stage: str) -> ColumnOf[Speed]:
         return numbers(stage, lambda s: _rate(s, stage), group="items per second")
@@ -41,7 +44,7 @@ def _stages(measured: list[Speed]) -> Table:
         numbers("batches", lambda s: value(s.n_batches, f"{s.n_batches:,}")),
         *(stage_column(stage) for stage in STAGES if any(stage in speed.stages for speed in measured)),
         *(latency_column(i, percentile) for i, percentile in enumerate(("p50", "p95", "p99"))),
-        measures("peak memory", lambda s: s.peak_memory_bytes, show.size, group="setting"),
+        numbers("peak memory", lambda s: value(s.peak_memory_bytes, show.size(s.peak_memory_bytes)), group="setting"),
         numbers("batch", lambda s: value(s.batch_size, str(s.batch_size)), group="setting"),
         texts("precision", lambda s: s.precision, group="setting"),
         texts("device", lambda s: s.device, group="setting"),
