@@ -143,9 +143,9 @@ def write_report(
     report = report_of(data)
     files: dict[str, str | bytes] = {f"figures/{name}": text for name, text in figure_files(report).items()}
     for table, row_type in LONG.items():
-        files[f"{table}.parquet"] = parquet_bytes(
-            table_of(row_type, getattr(data, table)).drop_columns(_left_out(row_type))
-        )
+        stored = table_of(row_type, getattr(data, table))
+        own = [name for name in stored.column_names if name not in OF_THE_MACHINE]
+        files[f"{table}.parquet"] = parquet_bytes(stored.select(own))
     for table in ("results", *LONG):
         if rows := getattr(data, table):
             names = [each.name for each in fields(rows[0]) if each.name in IN_CSV]
@@ -157,10 +157,6 @@ def write_report(
     files["report.html"] = render_html(report)
     write_files(target, files, replace_folder="figures")
     return f"{str(target).rstrip('/')}/report.html"
-
-
-def _left_out(row_type: type[Any]) -> list[str]:
-    return [each.name for each in fields(row_type) if each.name in OF_THE_MACHINE]
 
 
 def results_json(data: ReportData, first: Board | None) -> dict[str, object]:

@@ -101,7 +101,7 @@ def column_table(data: ReportData) -> str:
         RequestError: The intervals of the results, those of a user's metrics left aside, were made in several ways.
     """
     _check_intervals(row for row in data.results if not data.metric(row.metric).has_table)
-    ties = has_ties(data)
+    ties = any(row.tie_share for task in headline_tasks(data) for row in data.ranked(*task[:3]))
     tables: list[list[list[str]]] = []
     for corpus in data.corpus_names():
         tasks = headline_tasks(data, corpus)
@@ -148,11 +148,6 @@ def _lines_of(row: str) -> int:
     """Return about how many lines a row with wrapped texts takes."""
     texts = (re.sub(r"\\\w+(?:\{\})?|[{}\\]|500", "", cell) for cell in row.split(" & "))
     return max(1 + len(text.strip()) // _WRAPPED_AT for text in texts)
-
-
-def has_ties(data: ReportData) -> bool:
-    """True if a headline result has queries with a tie."""
-    return any(row.tie_share for task in headline_tasks(data) for row in data.ranked(*task[:3]))
 
 
 def _block(data: ReportData, corpus: str, tasks: Sequence[Task], *, ties: bool) -> list[str]:

@@ -15,7 +15,7 @@ from capim.store.current import compared_encoders, figure_of, grouped
 from capim.store.schema import FIGURE, Comparison, Ranking, Result, SlicedComparison
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.retrieval import RECALLS
-from capim.tasks.metrics.table import RSUM, Figure, beside_chance, headline_of, planned_figures
+from capim.tasks.metrics.table import RSUM, beside_chance, headline_of, planned_figures
 from capim.tasks.protocols import Protocol
 from capim.tasks.reference.changes import FigureChange, figure_changes
 from capim.tasks.statistics.decision import (
@@ -59,16 +59,11 @@ def headline_tasks(data: ReportData, corpus: str = "") -> list[Task]:
     """Return the evaluated headline tasks of one or all corpora: both directions, binding, or means over languages."""
     if not corpus:
         return [task for name in data.corpus_names() for task in headline_tasks(data, name)]
-    figures = planned_of(data, corpus) - {RSUM}
+    evaluated = (data.protocol(corpus, id_) for id_ in data.protocols(corpus))
+    figures = planned_figures(protocol for protocol in evaluated if not protocol.is_combined) - {RSUM}
     shown = [(data.protocol(corpus, id_), metric) for id_, metric in figures if data.ranked(corpus, id_, metric)]
     shown.sort(key=lambda figure: (figure[0].direction == "i2t", figure[0].id))
     return [Task(corpus, protocol.id, metric, protocol.title) for protocol, metric in shown]
-
-
-def planned_of(data: ReportData, corpus: str) -> frozenset[Figure]:
-    """The planned results of a corpus, of the protocols that were evaluated."""
-    evaluated = (data.protocol(corpus, id_) for id_ in data.protocols(corpus))
-    return planned_figures(protocol for protocol in evaluated if not protocol.is_combined)
 
 
 def values(data: ReportData, task: Task) -> dict[str, float]:
