@@ -282,7 +282,7 @@ def _outcomes(
     """
     found = state.store.all(Outcome, evaluation=list(evaluated.every_evaluation), query_id=query_id)
     within = request.query_params.get("within")
-    rows = {row.encoder: row for row in found if within in (None, "", row.protocol)}
+    rows = {row.encoder: row for row in found if row.protocol == (within or found[0].protocol)}
     if not rows:
         raise RequestError(f"no encoder has an outcome of query {query_id!r} under {evaluated.protocol.id}")
     order = shown(wanted, evaluated)
