@@ -359,9 +359,9 @@ def _span(data: ReportData, tasks: Sequence[Task], made: Choice) -> float:
     """Return the points that the scale of the strips has on the left: enough for the contenders of most columns."""
     found = [-(each.difference or 0.0) for each in made.order if each.state == "open"]
     for task in tasks:
-        best = next(iter(standing.contenders(data, *task[:3])), None)
-        for row in standing.contenders(data, *task[:3])[1:] if best else ():
-            gap = _gap_of(data, task, row.encoder, best.encoder) if best else None
+        rows = standing.contenders(data, *task[:3])
+        for row in rows[1:]:
+            gap = _gap_of(data, task, row.encoder, rows[0].encoder)
             if gap and gap.state != "worse":
                 found.append(-gap.size)
     largest = sorted(found)[int(0.9 * (len(found) - 1))] if found else 0.0
