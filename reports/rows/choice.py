@@ -19,9 +19,17 @@ from typing import Literal
 
 from capim.reports import format as show
 from capim.reports.elements.page import Kind
-from capim.reports.rows.report_data import R1, Detail, ReportData, ends
+from capim.reports.rows.report_data import R1, Detail, ReportData
 from capim.reports.rows.speed import bytes_per_image, image_rate
-from capim.reports.rows.standing import Task, broken, claimed, conclusions, counted_tasks, headline_tasks, values
+from capim.reports.rows.standing import (
+    Task,
+    broken,
+    conclusions,
+    counted_tasks,
+    deciding_ends,
+    headline_tasks,
+    values,
+)
 from capim.store.errors import RequestError, unknown
 
 COLUMNS = ("encoder", "mean", "difference", "low", "high", "is")  # of a choice, as it is printed
@@ -66,7 +74,8 @@ class Limit:
 class Placed:
     """One encoder of a choice: its weighted mean, and the difference to the first with its interval, in points.
 
-    ``open``: not shown to be worse than the first; ``not tested``: a task with a weight has no test of the two.
+    ``open``: not shown to be worse than the first; ``not tested``: a task with a weight has no test of the two, or no
+    interval that holds for all pairs.
     """
 
     encoder: str
@@ -316,9 +325,10 @@ def _placed(
     difference, below, above = 0.0, dict[str, float](), dict[str, float]()
     for task, weight in share.items():
         row = data.comparison(*task[:3], name, first)
-        if row is None or row.difference is None:
+        interval = None if row is None else deciding_ends(row)
+        if row is None or row.difference is None or interval is None:
             return Placed(encoder=name, value=mean, state="not tested")
-        size, (least, most) = row.difference, ends(row.difference, claimed(row).ci_low, claimed(row).ci_high)
+        size, (least, most) = row.difference, interval
         if row.lower_is_better:
             size, least, most = -size, -most, -least
         difference += 100 * weight * size

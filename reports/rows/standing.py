@@ -81,17 +81,20 @@ def decision_of(row: Comparison | None) -> Decision | None:
     """Return the decision of one comparison's tests on its first encoder; None without a test."""
     if row is None or (row.p_adjusted is None and row.p_equivalent is None):
         return None
-    low, high = row.simultaneous_low, row.simultaneous_high
-    ends = None if low is None or high is None else (low, high)
-    if ends is None and row.difference == 0 and row.p_sign_flip is None:
-        ends = 0.0, 0.0  # they never differ
     return decide(
-        ends,
+        deciding_ends(row),
         p_equivalent=row.p_equivalent,
         margin=row.margin,
         n_effective=math.inf if row.n_effective is None else row.n_effective,
         lower_is_better=row.lower_is_better,
     )
+
+
+def deciding_ends(row: Comparison) -> tuple[float, float] | None:
+    """Return the interval that a decision is read from: that of all pairs together; None without one."""
+    if row.simultaneous_low is not None and row.simultaneous_high is not None:
+        return row.simultaneous_low, row.simultaneous_high
+    return (0.0, 0.0) if row.difference == 0 and row.p_sign_flip is None else None  # they never differ
 
 
 def _figure(row: Result | Comparison) -> tuple[str, str, str]:

@@ -92,6 +92,21 @@ def test_a_task_without_a_test_of_the_two_gives_no_interval() -> None:
     ]
 
 
+def test_a_difference_without_an_interval_for_all_pairs_is_no_claim_however_large_it_is() -> None:
+    store = StandIn(specs={n: spec(n) for n in "ab"}, contents={"photos": corpus("photos", n_images=40)})
+    for encoder, value in (("a", 0.6), ("b", 0.2)):
+        result(store, encoder, "photos", "t2i/all", "R@1", value, half=0.02)
+    comparison(store, "photos", "t2i/all", "R@1", "a", "b", 0.4, None)
+    [row] = store.tables["comparisons"]
+    row.update(dict.fromkeys(f"{of}_{end}" for of in ("ci", "simultaneous", "shared") for end in ("low", "high")))
+    data = read_report_data(store)
+    second = choice.overall(data).order[1]
+    assert (second.state, second.low, second.high) == ("not tested", None, None)
+    made = board.board(data)
+    assert made.sure[0].endswith("60.0; nothing was tested (no interval holds for all pairs).")
+    assert made.script["pairs"] == [{}]
+
+
 @pytest.mark.parametrize(
     ("texts", "fault"),
     [
