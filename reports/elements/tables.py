@@ -17,7 +17,7 @@ from capim.reports.rows.report_data import Figure, ReportData
 from capim.reports.rows.standing import decision_of
 from capim.store.schema import Comparison, Result, Slice
 from capim.store.types import MetricFacts
-from capim.tasks.protocols import DIRECTION_TITLES, Protocol, with_outcomes
+from capim.tasks.protocols import DIRECTION_TITLES, Protocol
 
 T = TypeVar("T")
 ColumnOf: TypeAlias = tuple[Column, Callable[[T], Cell | str]]
@@ -175,8 +175,7 @@ def failures_address(data: ReportData, row: Result) -> str:
     """Where the queries are that an encoder misses under a protocol; empty where there are none to look at."""
     of = Protocol.of(row.protocol)
     if data.live:
-        known = of.kind != "mean" and not of.is_combined and with_outcomes([of.id])
-        return link("/queries", corpus=row.corpus, protocol=of.id, wrong=row.encoder) if known else ""
+        return "" if of.is_combined else link("/queries", corpus=row.corpus, protocol=of.id, wrong=row.encoder)
     if not any((total.corpus, total.direction) == (row.corpus, of.direction) for total in data.totals):
         return ""
     given = {"corpus": row.corpus, "direction": DIRECTION_TITLES[of.direction], "missed": row.encoder}
