@@ -58,14 +58,14 @@ def percent(value: float | None, decimals: int = 1) -> str:
     return number(100.0 * value, decimals) if _known(value) else ABSENT
 
 
-def percent_range(low: float | None, high: float | None, decimals: int = 1) -> str:
+def percent_range(low: float | None, high: float | None) -> str:
     """An interval in percent; empty where an end is missing.
 
     Examples:
         >>> percent_range(0.455, 0.471), percent_range(-0.012, 0.03), percent_range(None, 0.3)
         ('45.5–47.1', '−1.2 to 3.0', '')
     """
-    return span(100.0 * low, 100.0 * high, decimals) if low is not None and high is not None else ""
+    return span(100.0 * low, 100.0 * high) if low is not None and high is not None else ""
 
 
 def span(low: float | None, high: float | None, decimals: int = 1) -> str:
