@@ -20,7 +20,7 @@ from capim.store.types import digest16
 
 
 def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace_folder: str = "") -> None:
-    """Writes files below a target; a reader sees each file old or new, never a part of it.
+    """Write files below a target; a reader sees each file old or new, never a part of it.
 
     Args:
         target: A folder, made if need be, or an address; credentials and the endpoint of object storage come from the
@@ -92,7 +92,7 @@ def point(reports: str, name: str, folder: str) -> str:
 
 
 def unused_pages(reports: str, kept: Collection[str]) -> list[str]:
-    """The pages, below ``reports``, to which none of the kept folders of runs points."""
+    """Return the pages, below ``reports``, to which none of the kept folders of runs points."""
     system, root = file_system(reports)
     pages = system.get_file_info(pyarrow.fs.FileSelector(f"{root}/{PAGES}", allow_not_found=True))
     used = {_page_of(reports, name) for name in kept}
@@ -100,7 +100,7 @@ def unused_pages(reports: str, kept: Collection[str]) -> list[str]:
 
 
 def _page_of(reports: str, name: str) -> str:
-    """The folder that a run's folder points to; empty if it points nowhere."""
+    """Return the folder that a run's folder points to; empty if it points nowhere."""
     if "://" not in reports and (link := Path(reports) / name).is_symlink():
         return str(link.readlink())
     system, root = file_system(reports)
@@ -113,7 +113,7 @@ def _page_of(reports: str, name: str) -> str:
 
 
 def folders_of(target: str) -> list[str]:
-    """The folders of runs below the reports of a workspace, by name, which sorts by time; empty if there are none."""
+    """Return the folders of runs below the reports of a workspace, by name, which sorts by time; empty without any."""
     system, root = file_system(target)
     found = system.get_file_info(pyarrow.fs.FileSelector(root, allow_not_found=True))
     return sorted(one.base_name for one in found if re.match(r"\d{8}T\d{6}-", one.base_name))

@@ -61,7 +61,7 @@ _OWN: dict[str, Build] = {  # in reading order
 
 
 def _of_package(plugin: Plugin, found: object) -> Build:
-    """The section of a package; if it fails, the report is made without it, and a line in the log gives the reason."""
+    """Return the section of a package; if it fails, the report is made without it, and the log gives the reason."""
     if not callable(found):
         raise TypeError(f"expected a function section(data), got {type(found).__name__}")
 
@@ -81,7 +81,7 @@ SECTIONS = PluginTable("capim.sections", _OWN, _of_package)
 
 
 def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
-    """The report of the rows; the same rows give the same report.
+    """Return the report of the rows; the same rows give the same report.
 
     ``sections`` are names of ``SECTIONS``, by default all.
     """
@@ -103,7 +103,7 @@ def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
 
 
 def _named(names: list[str], counted: Callable[[int], str]) -> str:
-    """The names if they fit on a line, else their number."""
+    """Return the names if they fit on a line, else their number."""
     return show.listing(names) if len(names) <= 4 else counted(len(names))
 
 
@@ -120,7 +120,7 @@ IN_CSV = frozenset({
 def write_report(
     store: EmbeddingStore, target: str | Path, *, markdown: Literal["short", "whole"] = "short", **shown: Any
 ) -> str:
-    """Writes ``report.html``, ``first.html``, ``report.md``, ``figures/``, ``results.json`` and tables into a folder.
+    """Write ``report.html``, ``first.html``, ``report.md``, ``figures/``, ``results.json`` and tables into a folder.
 
     All files are made before the first is written, and each replaces its predecessor in one step, so that a failure
     while making them leaves an earlier report intact.
@@ -160,7 +160,7 @@ def write_report(
 
 
 def results_json(data: ReportData, first: Board | None) -> dict[str, object]:
-    """Every stored row of a report but those of ``LONG``; described by ``docs/results.schema.json``."""
+    """Return every stored row of a report but those of ``LONG``; described by ``docs/results.schema.json``."""
     return {
         "schema": SCHEMA,
         "digest": data.digest,

@@ -147,7 +147,7 @@ class _Known(NamedTuple):
 
 
 def _runs(store: EmbeddingStore) -> list[_Known]:
-    """Every run, newest first."""
+    """Return every run, newest first."""
     results = store.all(LedgerEntry, kind="result")
     protocols = {row.key: row.subject.protocol or "" for row in results}
     made, used = grouped(results, lambda row: row.run), {each.run: each.keys for each in store.runs()}
@@ -163,7 +163,7 @@ def _runs(store: EmbeddingStore) -> list[_Known]:
 
 
 def _two_runs(request: Request, known: Sequence[_Known]) -> tuple[str, str]:
-    """The runs of the address; where it has none, the newest that evaluated, and the last one of the night before.
+    """Return the runs of the address; else the newest that evaluated, and the last one of the night before.
 
     Runs less than ``APART`` apart are of one night, as on the board; of only one night the last run before is taken.
     """

@@ -64,7 +64,7 @@ def paper_files(data: ReportData, _: str) -> dict[str, bytes]:
 
 
 def _document(captions: Mapping[str, str]) -> str:
-    """The paper with its pictures, each with its caption."""
+    """Return the paper with its pictures, each with its caption."""
     figures = "".join(
         "\\begin{figure}[t]\n\\centering\n"
         f"\\includegraphics[width=\\columnwidth,height=.8\\textheight,keepaspectratio]{{{name}}}\n"
@@ -216,13 +216,13 @@ def _pdf(svg: str) -> bytes:
 
 
 def _forest(data: ReportData) -> bytes:
-    """One drawing below the other for every headline result with two contenders or more; empty without any."""
+    """Return one drawing below the other for every headline result with two contenders or more; empty without any."""
     drawn = [chart for task in headline_tasks(data) if (chart := tests.of_task(data, task)) is not None]
     return _pdf(stacked((chart.title, chart.svg) for chart in drawn)) if drawn else b""
 
 
 def _languages(data: ReportData, corpus: str) -> bytes:
-    """R@1 of text to image by language and encoder, both best first; translators averaged."""
+    """Return R@1 of text to image by language and encoder, both best first; translators averaged."""
     cells: dict[tuple[str, str], float] = {}
     for code in standing.languages(data, corpus):
         for name in data.encoder_names(corpus):

@@ -63,7 +63,7 @@ class Limit:
     levels: Mapping[str, float] = field(default_factory=dict)
 
     def broken(self, encoder: str, bound: float) -> str:
-        """Why an encoder does not keep the limit; empty where it does."""
+        """Return why an encoder does not keep the limit; empty where it does."""
         if (known := self.values.get(encoder)) is None:
             return f"{self.name} not known"
         keeps = known >= bound if self.at_least else known <= bound
@@ -139,7 +139,7 @@ def limits(data: ReportData) -> list[Limit]:
 
 
 def licence_level(text: str) -> float | None:
-    """The highest of :data:`LEVELS` that a licence keeps, 0 for none, and of several joined by "and" the least.
+    """Return the highest of :data:`LEVELS` that a licence keeps, 0 for none, and of several joined by "and" the least.
 
     None where one is not known, which mteb calls "not specified".
 
@@ -210,7 +210,7 @@ def best_first(data: ReportData) -> list[str]:
 
 
 def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
-    """The weights that ``CORPUS=70``, ``CORPUS:PROTOCOL=70`` or ``CORPUS:t2i/de=70`` mean.
+    """Return the weights that ``CORPUS=70``, ``CORPUS:PROTOCOL=70`` or ``CORPUS:t2i/de=70`` mean.
 
     A corpus is divided equally among its headline tasks; a language, equally among its translators.
 
@@ -244,7 +244,7 @@ def _of_languages(data: ReportData) -> dict[str, list[Task]]:
 
 
 def bounds_of(data: ReportData, texts: Iterable[str]) -> dict[str, float]:
-    """The bounds that ``bytes=1024``, ``licence=free`` or ``unseen`` mean, by the keys of :func:`limits` and UNSEEN.
+    """Return the bounds that ``bytes=1024``, ``licence=free`` or ``unseen`` mean, by key of :func:`limits`, or UNSEEN.
 
     Raises:
         RequestError: A text that is no bound, or a limit on a fact that no encoder has.
@@ -277,7 +277,7 @@ def _number(text: str, option: str, example: str) -> tuple[str, float]:
 
 
 def choose(data: ReportData, weights: Mapping[Task, float], bounds: Mapping[str, float]) -> Choice:
-    """The choice with weights of tasks, which are scaled to a sum of 1, and with bounds of :func:`limits` by key.
+    """Return the choice with weights of tasks, scaled to a sum of 1, and with bounds of :func:`limits` by key.
 
     Tasks that enter no mean have no weight, unless none of them enters one: then nobody is ranked.
     """
@@ -351,7 +351,7 @@ def _spread(halves: Mapping[str, float], together: Mapping[str, Mapping[str, flo
 def _stable(
     known: Mapping[Task, Mapping[str, float]], share: Mapping[Task, float], task: Task, order: list[str]
 ) -> tuple[float, float]:
-    """The shares of a task between which the first place is that of ``order``; both means are linear in the share."""
+    """Return the shares of a task between which ``order`` has the same first place; means are linear in the share."""
     low, high = 0.0, 1.0
     rest = {other: weight / (1 - share[task]) for other, weight in share.items() if other != task}
     for name in order[1:]:

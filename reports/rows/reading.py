@@ -61,7 +61,7 @@ def read_report_data(
     gallery: bool = True,
     serve: str = "",
 ) -> ReportData:
-    """All rows that a report of this store shows.
+    """Return all rows that a report of this store shows.
 
     Args:
         source: The store.
@@ -201,7 +201,7 @@ def _asked(states: States, asked: Collection[str]) -> list[str]:
 
 
 def _named(rows: list[Result], **wanted: Sequence[str]) -> list[Result]:
-    """The rows of these names or shell patterns in some columns; all where none is named.
+    """Return the rows of these names or shell patterns in some columns; all where none is named.
 
     Raises:
         RequestError: A name has no row.
@@ -223,7 +223,7 @@ def _named(rows: list[Result], **wanted: Sequence[str]) -> list[Result]:
 def _features(
     queries: Sequence[SelectedQuery], corpora: Mapping[str, Corpus], describe: Describe
 ) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Corpus and query id to the features of the caption, for English captions."""
+    """Return corpus and query id -> features of the caption, for English captions."""
     captions = {}
     for query in (query for query in queries if query.direction == "t2i"):
         [caption] = rows_in(Caption, corpora[query.corpus].captions.slice(query.query, 1))
@@ -236,14 +236,14 @@ def _features(
 def _thumbnails(
     source: EmbeddingStore, queries: Iterable[SelectedQuery], corpora: Mapping[str, Corpus]
 ) -> dict[str, bytes]:
-    """Thumbnails of every image that the gallery shows, by hash; images without one are left out."""
+    """Return thumbnails of every image that the gallery shows, by hash; images without one are left out."""
     shown = (corpora[query.corpus].images["sha"][image].as_py() for query in queries for image in query.images())
     shas = {sha for sha in shown if sha is not None}
     return dict(sorted(source.thumbnails(sorted(shas)).items())) if shas else {}
 
 
 def _left_out(results: Iterable[Result], states: States) -> list[str]:
-    """One sentence per older state of a corpus or an encoder that has results in the store."""
+    """Return one sentence per older state of a corpus or an encoder that has results in the store."""
     sentences = set()
     for row in results:
         if states.corpora[row.corpus] != (fingerprint := row.corpus_fingerprint):
@@ -254,7 +254,7 @@ def _left_out(results: Iterable[Result], states: States) -> list[str]:
 
 
 def _outdated(results: Iterable[Result]) -> list[str]:
-    """One sentence per encoder and metric with results by an earlier version of the metric."""
+    """Return one sentence per encoder and metric with results by an earlier version of the metric."""
     found = {(row.metric, row.encoder, row.corpus, row.metric_version) for row in results}
     return [
         f"{metric} of {encoder} on {corpus} by another version of the metric ({version}): run `capim evaluate "
@@ -277,7 +277,7 @@ def _incomplete(runs: Sequence[Run], encoders: Mapping[str, str]) -> list[str]:
 def _larger_families(
     families: Mapping[Figure, tuple[list[Comparison], list[Comparison]]], results: Iterable[Result]
 ) -> tuple[str, ...]:
-    """A sentence for each corpus on which encoders were compared together with others that have no result here."""
+    """Return a sentence for each corpus on which encoders were compared with others that have no result here."""
     known = {(row.corpus, row.protocol, row.metric, row.encoder) for row in results}
     sizes = {
         figure[0]: (len(compared_encoders(every)), len(compared_encoders(shown)))

@@ -67,7 +67,7 @@ def headline_tasks(data: ReportData, corpus: str = "") -> list[Task]:
 
 
 def values(data: ReportData, task: Task) -> dict[str, float]:
-    """Encoder to its value in the direction of the metric, best first; without those that have none."""
+    """Return encoder -> value in the direction of the metric, best first; without those that have none."""
     rows = data.ranked(task.corpus, task.protocol, task.metric)
     return {row.encoder: goodness(row) for row in rows if row.value is not None}
 
@@ -103,7 +103,7 @@ def _figure(row: Result | Comparison) -> tuple[str, str, str]:
 
 
 def planned(comparisons: Iterable[Comparison]) -> dict[tuple[str, str, str], list[int]]:
-    """The results that share a budget: corpus, protocol and metric to the places of their tests.
+    """Return the results that share a budget: corpus, protocol and metric to the places of their tests.
 
     Those of the headline family; where none of a corpus was compared, the headline of those that were.
     """
@@ -117,7 +117,7 @@ def planned(comparisons: Iterable[Comparison]) -> dict[tuple[str, str, str], lis
 
 
 def with_one_budget(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Comparisons that are seen at once: p-values and intervals of planned results hold for all of these together."""
+    """Return comparisons that are seen at once: p-values and intervals hold for all planned results together."""
     rows, figures = [*comparisons], planned(comparisons)
     place = sharer(len(figures))
     if len(figures) < 2:
@@ -151,7 +151,7 @@ def with_chance(results: Sequence[Result]) -> list[ShownResult]:
 
 
 def claimed(row: C) -> C:
-    """A comparison with the interval that its decision is read from: that of all pairs together, if it has one."""
+    """Return a comparison with the interval that its decision is read from: that of all pairs, if it has one."""
     if row.simultaneous_low is None:
         return row
     return replace(row, ci_low=row.simultaneous_low, ci_high=row.simultaneous_high)
@@ -220,7 +220,7 @@ class Conclusion(NamedTuple):
 
 
 def conclusions(data: ReportData) -> list[Conclusion]:
-    """One per corpus with headline results: search first, then languages, then compositional corpora."""
+    """Return one for each corpus with headline results: search first, then languages, then compositional corpora."""
     found = []
     for corpus in data.corpus_names():
         tasks = tuple(headline_tasks(data, corpus))
@@ -239,12 +239,12 @@ def conclusions(data: ReportData) -> list[Conclusion]:
 
 
 def languages(data: ReportData, corpus: str) -> list[str]:
-    """Language codes with results on a corpus, sorted."""
+    """Return language codes with results on a corpus, sorted."""
     return sorted({p.language for p in map(Protocol.of, data.protocols(corpus)) if p.is_of_language})
 
 
 def translators(data: ReportData, corpus: str, language: str | None = None) -> list[str]:
-    """Translators with results on a corpus, sorted; optionally of one language only."""
+    """Return translators with results on a corpus, sorted; optionally of one language only."""
     protocols = map(Protocol.of, data.protocols(corpus))
     return sorted({p.translator for p in protocols if p.is_of_language and language in (None, p.language)})
 
@@ -252,7 +252,7 @@ def translators(data: ReportData, corpus: str, language: str | None = None) -> l
 def language_cells(
     data: ReportData, corpus: str, encoder: str, language: str, direction: str = ""
 ) -> list[ShownResult]:
-    """R@1 of an encoder in a language by every translator, in both directions unless one is given."""
+    """Return R@1 of an encoder in a language by every translator, in both directions unless one is given."""
     same = (p for p in map(Protocol.of, data.protocols(corpus)) if p.is_of_language and p.language == language)
     rows = [data.row(corpus, p.id, R1, encoder) for p in same if direction in ("", p.direction)]
     return [row for row in rows if row is not None and row.value is not None]
@@ -265,7 +265,7 @@ def reads(data: ReportData, corpus: str, encoder: str, language: str) -> bool:
 
 
 def unread(data: ReportData) -> list[str]:
-    """The languages that no encoder reads: half of its results in them, or more, are not better than chance."""
+    """Return the languages that no encoder reads: half of its results in them, or more, are not better than chance."""
     found: dict[str, bool] = {}
     for corpus in data.corpus_names(lambda protocol: Protocol.of(protocol).is_of_language):
         for language in languages(data, corpus):
@@ -286,7 +286,7 @@ class TestedPair(Comparison):
 
 
 def pair_rows(comparisons: Iterable[Comparison], first: str | None = None) -> list[TestedPair]:
-    """Comparisons that are seen at once, with what the tests say of each, those by headline results first.
+    """Return comparisons that are seen at once, with what the tests say of each, those by headline results first.
 
     Args:
         comparisons: Of the same request.
@@ -300,7 +300,7 @@ def pair_rows(comparisons: Iterable[Comparison], first: str | None = None) -> li
 
 
 def pair_columns(row: TestedPair) -> dict[str, object]:
-    """The columns of a pair as they are printed: without those of :data:`SHARED`."""
+    """Return the columns of a pair as they are printed: without those of :data:`SHARED`."""
     return {name: value for name, value in vars(row).items() if name not in SHARED}
 
 
@@ -311,7 +311,7 @@ SLICED_COLUMNS = (
 
 
 def sliced_pairs(compared: Sequence[SlicedComparison]) -> tuple[list[dict[str, object]], int]:
-    """Comparisons on parts of the queries as they are printed, and the number of looks that share their budget.
+    """Return comparisons on parts of the queries as they are printed, and the number of looks that share their budget.
 
     ``low`` and ``high`` are the interval that the state is read from. A look is one slice under one protocol by one
     metric, of all pairs.
@@ -349,7 +349,7 @@ AGAINST_BEST = [each.name for each in fields(AgainstBest)[len(fields(ShownResult
 
 
 def against_best(results: Sequence[ShownResult], comparisons: Iterable[Comparison]) -> list[AgainstBest]:
-    """Results with the test of each against the best other encoder under its protocol."""
+    """Return results with the test of each against the best other encoder under its protocol."""
     pairs: dict[tuple[str, ...], Comparison] = {}
     for row in comparisons:
         for each in (row, reversed_comparison(row)):

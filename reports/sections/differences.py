@@ -12,7 +12,7 @@ from capim.store.types import MetricFacts
 
 
 def pairs(data: ReportData, caption: str, rows: list[Comparison]) -> Table:
-    """Comparisons of one corpus: the difference with its interval, the test, and the verdict."""
+    """Return comparisons of one corpus: the difference with its interval, the test, and the verdict."""
 
     def facts(r: Comparison) -> MetricFacts:
         return data.metric(r.metric)

@@ -12,7 +12,7 @@ from capim.reports.rows.speed import STAGES, Speed, bytes_per_image, image_rate,
 
 
 def section(data: ReportData) -> Section:
-    """The chart, and a folded table over all corpora with timed batches."""
+    """Return the chart, and a folded table over all corpora with timed batches."""
     measured = speeds(data)
     chart = quality_over_cost(data)
     blocks: list[Block] = [chart] if chart else []
@@ -55,7 +55,7 @@ def _stages(measured: list[Speed]) -> Table:
 
 
 def _rate(speed: Speed, stage: str) -> Cell:
-    """The speed of a stage with the lowest and the highest corpus; whole numbers from 100 on."""
+    """Return the speed of a stage with the lowest and the highest corpus; whole numbers from 100 on."""
     if (rate := speed.stages.get(stage)) is None:
         return absent("not measured")
     low, high = min(rate.by_corpus.values()), max(rate.by_corpus.values())
@@ -64,7 +64,7 @@ def _rate(speed: Speed, stage: str) -> Cell:
 
 
 def quality_over_cost(data: ReportData) -> Chart | None:
-    """The mean over the tasks over speed, or over the size of an image where fewer than two speeds are comparable.
+    """Return the mean over the tasks over speed, or over the size of an image if fewer than two speeds compare.
 
     None unless at least two encoders that are ranked have both results, and these differ in the cost.
     """
