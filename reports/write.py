@@ -98,7 +98,7 @@ def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
         sources=data.digest,
         colophon=COLOPHON,
         board=first,
-        exports=exports(data, first) | {"markdown": board_markdown(first)},
+        exports=exports(data, first) | {"markdown": board_markdown(first)} if first.rows else {},
     )
 
 

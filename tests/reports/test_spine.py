@@ -14,6 +14,7 @@ from capim.reports.destination import point, write_files
 from capim.reports.elements.page import Picker, Section
 from capim.reports.render import render_markdown
 from capim.reports.rows.reading import read_report_data
+from capim.reports.sections.board import NO_RESULT
 from capim.reports.write import SECTIONS, write_report
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
@@ -90,6 +91,15 @@ def test_a_partial_run_has_no_empty_sections(demo_store: StandIn) -> None:
     assert "compositional" not in {section.id for section in built.sections}
     assert all(section.blocks for section in built.sections)
     assert "tiny-clip" in render_markdown(built)
+
+
+def test_without_a_headline_result_a_report_says_so(demo_store: StandIn, tmp_path: Path) -> None:
+    """As in a store that is being written: the results of another metric are there first."""
+    other = [row for row in demo_store.tables["results"] if row["metric"] == "R@5"]
+    demo_store.tables.update({"results": other, "comparisons": []})
+    page = Path(write_report(demo_store, tmp_path))
+    for name in ("report.md", "report.html", "first.html"):
+        assert NO_RESULT in page.with_name(name).read_text("utf-8")
 
 
 def test_every_figure_carries_interval_and_protocol_and_skipped_images_their_reason(demo_store: StandIn) -> None:
