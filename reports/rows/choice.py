@@ -227,7 +227,8 @@ def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
             raise RequestError(f"weights: {unknown('task', name, names)}")
         found |= {task: found.get(task, 0.0) + weight / len(same) for task in same}
     if not any(found.values()):
-        raise RequestError(f"weights: expected at least one above 0, such as --weights {names[0]}=100")
+        example = next(iter(names), "CORPUS")
+        raise RequestError(f"weights: expected at least one above 0, such as --weights {example}=100")
     return found
 
 
@@ -353,7 +354,8 @@ def _stable(
 ) -> tuple[float, float]:
     """Return the shares of a task between which ``order`` has the same first place; means are linear in the share."""
     low, high = 0.0, 1.0
-    rest = {other: weight / (1 - share[task]) for other, weight in share.items() if other != task}
+    total = math.fsum(weight for other, weight in share.items() if other != task)  # 1 - share[task] may be 0
+    rest = {other: weight / total for other, weight in share.items() if other != task}
     for name in order[1:]:
         here = known[task][order[0]] - known[task][name]
         there = math.fsum(weight * (known[other][order[0]] - known[other][name]) for other, weight in rest.items())

@@ -54,6 +54,13 @@ def test_the_mean_its_interval_and_the_share_at_which_another_encoder_is_first_b
     assert [*made.same[of["signs"]]] == pytest.approx([0.0, 1 / 3])
 
 
+def test_a_weight_next_to_a_far_larger_one_leaves_the_shares_at_which_another_is_first() -> None:
+    data = two_corpora()
+    of = tasks(data)
+    made = choice.choose(data, {of["photos"]: 1e17, of["signs"]: 1.0}, {})
+    assert [*made.same[of["photos"]]] == pytest.approx([2 / 3, 1.0])
+
+
 def test_tasks_of_one_corpus_count_as_wholly_dependent() -> None:
     store = StandIn(specs={n: spec(n) for n in "ab"}, contents={"photos": corpus("photos", n_images=40)})
     for protocol in ("t2i/all", "i2t/any"):
