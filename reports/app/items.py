@@ -18,7 +18,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from capim.reports.app.state import Answer, State, Values, View, data_uri, names_in, respond, state_of
+from capim.reports.app.state import Answer, State, Values, View, data_uri, names_in, respond, state_of, whole_number
 from capim.reports.elements.tables import link
 from capim.reports.rows.choice import best_first
 from capim.store.current import grouped
@@ -81,9 +81,9 @@ def read_search(parameters: QueryParams, known: Mapping[str, list[str]]) -> Want
     given += [("encoder", name, having) for name in names]
     faults = [unknown(what, name, [*filter(None, of)]) for what, name, of in given if name not in of]
     kind, _, position = like.partition(":")
-    if like and (kind not in MODALITIES or not position.isdecimal()):
+    if like and (kind not in MODALITIES or whole_number(position) < 0):
         faults.append(f"like={like}: expected image:POSITION or caption:POSITION")
-    if not k.isdecimal() or not 1 <= int(k) <= MOST_HITS:
+    if not 1 <= whole_number(k) <= MOST_HITS:
         faults.append(f"k={k}: expected a whole number from 1 to {MOST_HITS}")
     text, picture = parameters.get("text", "").strip(), parameters.get("picture", "")
     if like and (text or picture):

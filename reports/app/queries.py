@@ -33,6 +33,7 @@ from capim.reports.app.state import (
     data_uri,
     respond,
     state_of,
+    whole_number,
 )
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.elements.tables import link
@@ -291,10 +292,10 @@ def _outcomes(
 
 def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: EvaluatedTask) -> tuple[str, str]:
     """Return the addresses of the previous and the next query of the list; empty at its ends, and without a list."""
-    at = request.query_params.get("at", "")
-    if not at.isdecimal():
+    place = whole_number(request.query_params.get("at", ""))
+    if place < 0:
         return "", ""
-    place, first = int(at), max(0, int(at) - 1)
+    first = max(0, place - 1)
     listed = state.rows(filters.some_of(wanted, evaluated, first=first, most=3))
     found = dict(enumerate(rows_in(filters.ListedQuery, listed), first))
 
@@ -348,7 +349,7 @@ def match_picture(request: Request) -> Response:
 
 def _drawn(request: Request, found: Explanation, token: str) -> bytes:
     """Return the map of one token, or of all where it is empty, as a PNG."""
-    if token and not (token.isdecimal() and 1 <= int(token) <= len(found.tokens)):
+    if token and not 1 <= whole_number(token) <= len(found.tokens):
         raise RequestError(f"token={token}: expected a number from 1 to {len(found.tokens)}")
     values = found.similarities[int(token) - 1] if token else patch_map(found)
     thumbnail = state_of(request).store.thumbnails([found.sha]).get(found.sha)
@@ -369,7 +370,7 @@ def _explained(request: Request) -> Explanation:
     contents, spec = data.corpora[given["corpus"]], data.specs[given["encoder"]]
     for name, table in (("caption", contents.captions), ("image", contents.images)):
         text = given.get(name, "")
-        if not text.isdecimal() or int(text) >= table.num_rows:
+        if not 0 <= whole_number(text) < table.num_rows:
             raise RequestError(f"{name}={text}: expected a position from 0 to {table.num_rows - 1}")
     pair = int(given["caption"]), int(given["image"])
     [found] = state.services.explain(encoder=spec.fingerprint, corpus=contents.fingerprint, pairs=[pair])

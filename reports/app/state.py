@@ -278,6 +278,11 @@ def names_in(parameters: QueryParams, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for text in parameters.getlist(name) for part in text.split(",") if part))
 
 
+def whole_number(text: str) -> int:
+    """Return a number of a URL, from 0; -1 for another text, or for more digits than a position can have."""
+    return int(text) if text.isdecimal() and len(text) < 16 else -1
+
+
 def faults_of_number(name: str, text: str) -> list[str]:
     """Return the errors in a number of a URL, an integer from 1; none where it is left out.
 
@@ -285,7 +290,7 @@ def faults_of_number(name: str, text: str) -> list[str]:
         >>> faults_of_number("page", "2"), faults_of_number("page", ""), faults_of_number("page", "0")
         ([], [], ['page=0: expected a whole number from 1'])
     """
-    is_one = not text or (text.isdecimal() and 1 <= int(text) < 2**31)
+    is_one = not text or 1 <= whole_number(text) < 2**31
     return [] if is_one else [f"{name}={text}: expected a whole number from 1"]
 
 

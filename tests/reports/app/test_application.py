@@ -109,6 +109,7 @@ def test_a_body_that_is_too_long_is_refused(client: TestClient) -> None:
         ("/queries?corpus=cocoo-karpathy", 400, "did you mean"),
         ("/?as=exe", 400, "expected csv, sql or html"),
         ("/nowhere", 404, "not one of the pages"),
+        (f"/queries?page={'9' * 5000}", 400, "expected a whole number from 1"),
         (f"/queries?corpus={HOSTILE[0]}", 400, "&lt;script&gt;"),
     ],
 )
