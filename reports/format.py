@@ -196,21 +196,6 @@ def count(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
-def encoders(n: int) -> str:
-    """Return a number of encoders.
-
-    Examples:
-        >>> encoders(1), encoders(3)
-        ('1 encoder', '3 encoders')
-    """
-    return count(n, "encoder")
-
-
-def corpora(n: int) -> str:
-    """Return a number of corpora."""
-    return count(n, "corpus", "corpora")
-
-
 def some(names: list[str] | tuple[str, ...], word: str = "and", most: int = 4) -> str:
     """Return at most ``most`` names in a sentence, and the number of the others.
 

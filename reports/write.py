@@ -91,7 +91,7 @@ def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
     made = [section for name in sections or SECTIONS if (section := SECTIONS[name](data)).blocks]
     return Report(
         title=first.headline,
-        subtitle=f"{_named(encoders, show.encoders)} on {_named(corpora, show.corpora)}",
+        subtitle=f"{_named(encoders, 'encoders')} on {_named(corpora, 'corpora')}",
         facts=(("results", show.number(len(data.results), 0)), ("newest", show.moment(newest))),
         sections=tuple(made),
         thumbnails=data_uris({data.picture(sha): encoded for sha, encoded in data.thumbnails.items()}),
@@ -102,9 +102,9 @@ def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
     )
 
 
-def _named(names: list[str], counted: Callable[[int], str]) -> str:
+def _named(names: list[str], what: str) -> str:
     """Return the names if they fit on a line, else their number."""
-    return show.listing(names) if len(names) <= 4 else counted(len(names))
+    return show.listing(names) if len(names) <= 4 else f"{len(names):,} {what}"
 
 
 STORED = ("results", "rankings", "runs")  # tables of ``ReportData`` in ``results.json``

@@ -136,7 +136,7 @@ def budgets(data: ReportData) -> list[str]:
     n_chance = sum(row.against_chance is not None for row in data.results)
     parts = []
     if figures:
-        over = show.count(len(figures), "planned result") + f" of {show.corpora(len(corpora))}"
+        over = show.count(len(figures), "planned result") + f" of {show.count(len(corpora), 'corpus', 'corpora')}"
         parts += [f"better and worse, over all pairs of {over}", "equivalent, over the pairs of each result"]
     if data.rankings:
         parts.append("ranks over corpora, of each kind" + " (few images)" * standing.rests_on_few(data.rankings))

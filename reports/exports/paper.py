@@ -111,7 +111,7 @@ def methods(data: ReportData) -> str:
         size = f"{corpus.images.num_rows:,} images, {corpus.captions.num_rows:,} captions"
         of = next((keys for whole, keys in _OF_CORPORA.items() if f"{name}-".startswith(f"{whole}-")), ())  # or a part
         corpora.append(f"{breakable(name)} ({size}){_cite(*of)}")
-    encoders = show.encoders(len(data.encoder_names()))
+    encoders = show.count(len(data.encoder_names()), "encoder")
     sentences = [
         f"We evaluate {encoders} on {show.listing(corpora)} with capim~{version('capim')}.",
         "Every image and caption is encoded once; the results are computed from the stored embeddings by exact search.",

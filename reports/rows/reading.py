@@ -285,7 +285,7 @@ def _larger_families(
         if shown and any((*figure, encoder) not in known for encoder in compared_encoders(every))
     }
     return tuple(
-        f"On {corpus}, p-values are adjusted over the pairs of all {show.encoders(of_all)} that were compared; "
+        f"On {corpus}, p-values are adjusted over the pairs of all {show.count(of_all, 'encoder')} that were compared; "
         f"this report shows {of_shown} of them."
         for corpus, (of_all, of_shown) in sizes.items()
     )
