@@ -14,11 +14,11 @@ import pyarrow.parquet
 from capim.reports import format as show
 from capim.reports.rows.report_data import R1, ReportData
 from capim.reports.rows.speed import qps_v28
-from capim.reports.rows.standing import MEASURES, NDCG
 from capim.reports.sections import languages
 from capim.store.files import json_value, write_csv
 from capim.store.row_types import columns_of, table_of
 from capim.store.schema import Result
+from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG
 from capim.tasks.protocols import ALL_QUADRUPLES, I2T_ANY, I2T_ANY5, T2I_ALL, T2I_FIRST, Protocol, language_id
 
 SCHEMA_ID = "capim-results/1"
@@ -147,8 +147,10 @@ def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
     return {name: csv_bytes(rows)} if rows else {}
 
 
-_COCO_SM_NAMES = {**{f"R@{k}": f"recall@{k}" for k in (1, 5, 10)}, NDCG: "ndcg@20"}
-COLUMNS = tuple((f"{d}.{_COCO_SM_NAMES[metric]}", d, metric) for d, metric in MEASURES if metric in _COCO_SM_NAMES)
+COLUMNS = (  # of COCO-SM's files, in order: heading, direction, metric
+    *((f"{d}.recall@{k}", d, f"R@{k}") for d in ("t2i", "i2t") for k in (1, 5, 10)),
+    *((f"{d}.ndcg@20", d, CONSISTENCY_NDCG.name) for d in ("t2i", "i2t")),
+)
 TRANSLATORS = ("google", "bing", "nllb")  # the order that the seed evaluated in
 LANGUAGES = (
     *("en", "ar", "de", "fr", "he", "hi", "hy", "id", "it", "ja", "ko"),

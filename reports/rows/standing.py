@@ -13,8 +13,6 @@ from capim.reports.format import count, listing
 from capim.reports.rows.report_data import R1, Detail, ReportData, ShownResult, goodness, reversed_comparison
 from capim.store.current import compared_encoders, figure_of, grouped
 from capim.store.schema import FIGURE, Comparison, Ranking, Result, SlicedComparison
-from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
-from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, beside_chance, headline_of, planned_figures
 from capim.tasks.protocols import Protocol
 from capim.tasks.reference.changes import FigureChange, figure_changes
@@ -30,11 +28,6 @@ from capim.tasks.statistics.decision import (
     sharer,
 )
 
-NDCG, RBO = CONSISTENCY_NDCG.name, CONSISTENCY_RBO.name
-MEASURES = (  # of a language, in the order of COCO-SM's tables, with rank-biased overlap
-    *((direction, metric.name) for direction in ("t2i", "i2t") for metric in RECALLS),
-    *((direction, metric) for metric in (NDCG, RBO) for direction in ("t2i", "i2t")),
-)
 PAIR_COLUMNS = (
     *FIGURE, "encoder_a", "encoder_b", "difference", "ci_low", "ci_high", "p_adjusted", "state", "n_queries", "family",
 )  # fmt: skip
