@@ -37,7 +37,7 @@ from capim.store.types import HUB, EncoderSpec
 from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.reference.changes import FigureChange, FigureKey
 
-NO_RESULT = "No headline result was evaluated, so there is no basis for a choice"
+NO_RESULT = "No encoder has every headline result of a corpus, so there is no basis for a choice"
 NAMES = 3  # of contenders, before "and n more"
 ZERO, END = 56.0, 66.0  # pixels of a strip: the best, and the right end
 SPANS = (8.0, 12.0, 20.0, 40.0)  # points on the left of the best that a scale can have
