@@ -79,6 +79,7 @@ def _ranks(data: ReportData) -> Iterator[str]:
         )
         named = [f"{row.encoder} {show.ranks(row.rank_low, row.rank_high or 0)}" for row in rows if row.rank_low]
         reasons = dict.fromkeys(row.reason or "" for row in rows if not row.rank_low)
-        yield f"Ranks on {estimand}: {', '.join(named) or '; '.join(reasons)}."
+        if said := ", ".join(named) or "; ".join(filter(None, reasons)):
+            yield f"Ranks on {estimand}: {said}."
     if data.rankings:
         yield from about_corpora(json.loads(data.rankings[0].corpora))
