@@ -21,15 +21,7 @@ from capim.reports import format as show
 from capim.reports.elements.page import Kind
 from capim.reports.rows.report_data import R1, Detail, ReportData
 from capim.reports.rows.speed import bytes_per_image, image_rate
-from capim.reports.rows.standing import (
-    Task,
-    broken,
-    conclusions,
-    counted_tasks,
-    deciding_ends,
-    headline_tasks,
-    values,
-)
+from capim.reports.rows.standing import Task, broken, conclusions, counted_tasks, deciding_ends, headline_tasks, values
 from capim.store.errors import RequestError, unknown
 
 COLUMNS = ("encoder", "mean", "difference", "low", "high", "is")  # of a choice, as it is printed
