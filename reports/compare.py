@@ -34,7 +34,7 @@ NAMED = 8  # results that a warning names
 
 
 def write_comparison(old: str | Path, new: str | Path, target: str | Path) -> str:
-    """Writes ``compare.html`` and ``compare.md`` about two reports; returns the path or address of the first.
+    """Write ``compare.html`` and ``compare.md`` about two reports; return the path or address of the first.
 
     ``old`` and ``new`` are folders of reports, their pages or their ``results.json``; ``target`` is a folder, made if
     need be, or an address.
@@ -163,7 +163,7 @@ def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> Section:
 
 
 def _coverage(metrics: Metrics, old: Snapshot, new: Snapshot) -> Section:
-    """The results that only one of the two has, a line for each encoder and corpus."""
+    """Return the results that only one of the two has, a line for each encoder and corpus."""
     lines = []
     for label, one, other in (("earlier", old, new), ("later", new, old)):
         groups = grouped(sorted(one.results.keys() - other.results.keys()), itemgetter(3, 0))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cache
@@ -18,7 +20,7 @@ from capim.store.types import digest16
 
 
 def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace_folder: str = "") -> None:
-    """Writes files below a target; a reader sees each file old or new, never a part of it.
+    """Write files below a target; a reader sees each file old or new, never a part of it.
 
     Args:
         target: A folder, made if need be, or an address; credentials and the endpoint of object storage come from the
@@ -78,17 +80,19 @@ def point(reports: str, name: str, folder: str) -> str:
     A symbolic link; where there are none, as in object storage, a page that leads to ``report.html`` of the folder.
     """
     if "://" not in reports:
+        temporary = Path(reports) / f".{name}.{os.getpid()}-{threading.get_ident()}.new"  # no other process has it
         with suppress(OSError):
-            temporary = Path(reports) / f".{name}.new"
             temporary.symlink_to(folder, target_is_directory=True)
             temporary.replace(Path(reports) / name)
             return f"{reports}/{name}"
+        with suppress(OSError):  # a folder was in its place
+            temporary.unlink()
     write_files(f"{reports}/{name}", {"report.html": _POINTER.format(folder=folder)})
     return f"{reports}/{folder}"
 
 
 def unused_pages(reports: str, kept: Collection[str]) -> list[str]:
-    """The pages, below ``reports``, to which none of the kept folders of runs points."""
+    """Return the pages, below ``reports``, to which none of the kept folders of runs points."""
     system, root = file_system(reports)
     pages = system.get_file_info(pyarrow.fs.FileSelector(f"{root}/{PAGES}", allow_not_found=True))
     used = {_page_of(reports, name) for name in kept}
@@ -96,7 +100,7 @@ def unused_pages(reports: str, kept: Collection[str]) -> list[str]:
 
 
 def _page_of(reports: str, name: str) -> str:
-    """The folder that a run's folder points to; empty if it points nowhere."""
+    """Return the folder that a run's folder points to; empty if it points nowhere."""
     if "://" not in reports and (link := Path(reports) / name).is_symlink():
         return str(link.readlink())
     system, root = file_system(reports)
@@ -109,7 +113,7 @@ def _page_of(reports: str, name: str) -> str:
 
 
 def folders_of(target: str) -> list[str]:
-    """The folders of runs below the reports of a workspace, by name, which sorts by time; empty if there are none."""
+    """Return the folders of runs below the reports of a workspace, by name, which sorts by time; empty without any."""
     system, root = file_system(target)
     found = system.get_file_info(pyarrow.fs.FileSelector(root, allow_not_found=True))
     return sorted(one.base_name for one in found if re.match(r"\d{8}T\d{6}-", one.base_name))

@@ -21,7 +21,7 @@ _ALL = "all tokens"
 
 
 def write_explanation(target: Path, explanations: Sequence[Explanation], picture: bytes | None) -> Path:
-    """Writes the explanations of one pair by several encoders as a picture or data; returns the path.
+    """Write the explanations of one pair by several encoders as a picture or data; return the path.
 
     Args:
         target: The suffix is one of ``SUFFIXES``.
@@ -43,7 +43,7 @@ def write_explanation(target: Path, explanations: Sequence[Explanation], picture
 
 
 def as_data(explanation: Explanation) -> dict[str, object]:
-    """An explanation as plain values: of every token its share, its best box and its similarity with every patch."""
+    """Return an explanation as plain values: each token's share, best box, and similarity with every patch."""
     facts = {name: part for name, part in vars(explanation).items() if isinstance(part, str) and name != "sha"}
     of_tokens = (explanation.tokens, explanation.shares, explanation.best_boxes(), explanation.similarities)
     tokens = []
@@ -55,7 +55,7 @@ def as_data(explanation: Explanation) -> dict[str, object]:
 
 
 def token_words(token: str) -> str:
-    """A token as a reader knows it: without the marks of a tokenizer for a space.
+    """Return a token as a reader knows it: without the marks of a tokenizer for a space.
 
     Examples:
         >>> token_words("▁bus"), token_words("Ġ"), token_words("</w>")
@@ -65,7 +65,7 @@ def token_words(token: str) -> str:
 
 
 def _maps(explanation: Explanation, image: Image.Image) -> list[tuple[str, str, Image.Image]]:
-    """Name, share and map of all tokens together and of every token."""
+    """Return name, share and map of all tokens together and of every token."""
     score = explanation.score
     maps = [(_ALL, show.number(score, 3), draw_map(image, explanation, patch_map(explanation)))]
     for token, share, row in zip(explanation.tokens, explanation.shares, explanation.similarities, strict=True):
@@ -75,7 +75,7 @@ def _maps(explanation: Explanation, image: Image.Image) -> list[tuple[str, str, 
 
 
 def _sheet(explanations: Sequence[Explanation], image: Image.Image) -> Image.Image:
-    """All maps in one picture: a row per encoder, broken after six maps."""
+    """Return all maps in one picture: a row per encoder, broken after six maps."""
     rows: list[tuple[str, list[tuple[str, str, Image.Image]]]] = []
     for each in explanations:
         maps = _maps(each, image)

@@ -22,14 +22,14 @@ def _known(value: float | None) -> TypeGuard[float]:
 
 
 def _signs(text: str) -> str:
-    """A true minus sign for the hyphen that Python writes, and no minus before a zero."""
+    """Return a number with a true minus sign for the hyphen that Python writes, and no minus before a zero."""
     if text.startswith("-") and not text.strip("-0.,"):
         text = text[1:]
     return text.replace("-", _MINUS, 1) if text.startswith("-") else text
 
 
 def number(value: float | None, decimals: int = 1) -> str:
-    """A number with grouped thousands.
+    """Return a number with grouped thousands.
 
     Examples:
         >>> number(25010, 0), number(-0.04), number(None)
@@ -39,7 +39,7 @@ def number(value: float | None, decimals: int = 1) -> str:
 
 
 def ranks(best: float, worst: float) -> str:
-    """A rank, or the ranks that ties or tests leave open; of a query without a list none.
+    """Return a rank, or the ranks that ties or tests leave open; of a query without a list none.
 
     Examples:
         >>> ranks(7, 7), ranks(1, 1200), ranks(UNLISTED, UNLISTED)
@@ -49,7 +49,7 @@ def ranks(best: float, worst: float) -> str:
 
 
 def percent(value: float | None, decimals: int = 1) -> str:
-    """A fraction as percent, without the sign, which belongs in the heading.
+    """Return a fraction as percent, without the sign, which belongs in the heading.
 
     Examples:
         >>> percent(0.46349), percent(1.0), percent(0.0), percent(None), percent(float("nan"))
@@ -58,18 +58,18 @@ def percent(value: float | None, decimals: int = 1) -> str:
     return number(100.0 * value, decimals) if _known(value) else ABSENT
 
 
-def percent_range(low: float | None, high: float | None, decimals: int = 1) -> str:
-    """An interval in percent; empty where an end is missing.
+def percent_range(low: float | None, high: float | None) -> str:
+    """Return an interval in percent; empty where an end is missing.
 
     Examples:
         >>> percent_range(0.455, 0.471), percent_range(-0.012, 0.03), percent_range(None, 0.3)
         ('45.5–47.1', '−1.2 to 3.0', '')
     """
-    return span(100.0 * low, 100.0 * high, decimals) if low is not None and high is not None else ""
+    return span(100.0 * low, 100.0 * high) if low is not None and high is not None else ""
 
 
 def span(low: float | None, high: float | None, decimals: int = 1) -> str:
-    """An interval of plain numbers; ``to`` instead of the dash where an end is negative.
+    """Return an interval of plain numbers; ``to`` instead of the dash where an end is negative.
 
     Examples:
         >>> span(0.8, 1.25, 2), span(-1, 1, 0), span(None, 2)
@@ -82,7 +82,7 @@ def span(low: float | None, high: float | None, decimals: int = 1) -> str:
 
 
 def points(difference: float | None, decimals: int = 1) -> str:
-    """A difference of two fractions in percentage points, always with its sign.
+    """Return a difference of two fractions in percentage points, always with its sign.
 
     Examples:
         >>> points(0.038), points(-0.0041), points(0.0), points(None)
@@ -93,7 +93,7 @@ def points(difference: float | None, decimals: int = 1) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """A p-value as journals print it.
+    """Return a p-value as journals print it.
 
     Examples:
         >>> p_value(0.0341), p_value(0.00004), p_value(1.0), p_value(None)
@@ -105,7 +105,7 @@ def p_value(p: float | None) -> str:
 
 
 def significant(value: float | None) -> str:
-    """A quantity of any size with three significant digits and no exponent.
+    """Return a quantity of any size with three significant digits and no exponent.
 
     Examples:
         >>> significant(83.816), significant(11933.2), significant(0.01234), significant(0.0), significant(None)
@@ -120,7 +120,7 @@ def significant(value: float | None) -> str:
 
 
 def size(n_bytes: float | None) -> str:
-    """Bytes in binary units.
+    """Return bytes in binary units.
 
     Examples:
         >>> size(512), size(2048), size(5_000_000), size(None)
@@ -136,7 +136,7 @@ def size(n_bytes: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time in the unit that suits it.
+    """Return a length of time in the unit that suits it.
 
     Examples:
         >>> duration(0.0123), duration(3.21), duration(75), duration(11_940), duration(None)
@@ -156,7 +156,7 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(when: datetime | None) -> str:
-    """A time to the minute, in UTC.
+    """Return a time to the minute, in UTC.
 
     Examples:
         >>> from datetime import datetime, timezone
@@ -167,7 +167,7 @@ def moment(when: datetime | None) -> str:
 
 
 def exact(value: float | None) -> str:
-    """Every digit of a number, for sorting and tooltips; empty where there is none.
+    """Return every digit of a number, for sorting and tooltips; empty where there is none.
 
     Examples:
         >>> exact(0.1 + 0.2), exact(None), exact(float("nan"))
@@ -177,7 +177,7 @@ def exact(value: float | None) -> str:
 
 
 def bracketed(text: str, note: str) -> str:
-    """A text with a note in brackets behind it, if there is one.
+    """Return a text with a note in brackets behind it, if there is one.
 
     Examples:
         >>> bracketed("46.3", "45.5–47.1"), bracketed("46.3", "")
@@ -187,7 +187,7 @@ def bracketed(text: str, note: str) -> str:
 
 
 def count(n: int, one: str, many: str = "") -> str:
-    """A number with its noun.
+    """Return a number with its noun.
 
     Examples:
         >>> count(1, "query", "queries"), count(25010, "query", "queries"), count(2, "image")
@@ -196,23 +196,8 @@ def count(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
-def encoders(n: int) -> str:
-    """A number of encoders.
-
-    Examples:
-        >>> encoders(1), encoders(3)
-        ('1 encoder', '3 encoders')
-    """
-    return count(n, "encoder")
-
-
-def corpora(n: int) -> str:
-    """A number of corpora."""
-    return count(n, "corpus", "corpora")
-
-
 def some(names: list[str] | tuple[str, ...], word: str = "and", most: int = 4) -> str:
-    """At most ``most`` names in a sentence, and the number of the others.
+    """Return at most ``most`` names in a sentence, and the number of the others.
 
     Examples:
         >>> some(["a", "b"]), some(["a", "b", "c", "d", "e", "f"])
@@ -223,7 +208,7 @@ def some(names: list[str] | tuple[str, ...], word: str = "and", most: int = 4) -
 
 
 def listing(names: list[str] | tuple[str, ...], word: str = "and") -> str:
-    """Names in a sentence.
+    """Return names in a sentence.
 
     Examples:
         >>> listing(["a"]), listing(["a", "b"]), listing(["a", "b", "c"]), listing([])

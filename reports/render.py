@@ -45,7 +45,7 @@ MARKS: dict[Kind, str] = {
 
 
 def render_html(report: Report, *, saved: bool = False) -> str:
-    """The page as one HTML file that needs no network; without its script all but the failures reads the same.
+    """Return the page as one HTML file that needs no network; without its script all but the failures reads the same.
 
     ``saved``: of `capim serve`, without links to its pages.
     """
@@ -120,7 +120,7 @@ def _zipped(data: object) -> str:
 def render_markdown(report: Report, *, page: str = "") -> str:
     """GitHub-flavoured markdown; :func:`figure_files` gives its pictures and their data in ``figures/``.
 
-    ``page`` is the file with everything. Beside one, markdown has the first screen and the languages, and links to all
+    ``page`` is the file with everything. Next to one, markdown has the first screen and the languages, and links to all
     other sections; without one, everything.
     """
     values = {"report": report, "page": page, "short": SHORT, "most_lines": MOST_LINES, "printed_cases": PRINTED_CASES}
@@ -139,7 +139,7 @@ def board_markdown(board: Board) -> str:
 
 
 def _columns(board: Board | None) -> list[int]:
-    """The places of the tasks that markdown shows: all, if there are few; else the first of every corpus."""
+    """Return the places of the tasks that markdown shows: all, if there are few; else the first of every corpus."""
     columns = board.columns if board else ()
     places = [*range(len(columns))]
     if len(places) > MOST_TASKS:
@@ -177,7 +177,7 @@ def _blocks(report: Report, kind: type[T]) -> list[T]:
 
 
 def _script_text(source: str) -> Markup:
-    """Our own JavaScript, unable to end its element early."""
+    """Return our own JavaScript, unable to end its element early."""
     return Markup(source.replace("</script", r"<\/script").replace("<!--", r"<\!--"))  # noqa: S704 - no corpus text in it
 
 
@@ -194,7 +194,7 @@ def _policy(script: str) -> str:
 
 
 def escape_markdown(value: object) -> str:
-    r"""Text as GitHub's markdown shows it literally, on one line.
+    r"""Return text as GitHub's markdown shows it literally, on one line.
 
     Examples:
         >>> escape_markdown("a|b <script> *c* [d](e) #1")
@@ -209,7 +209,7 @@ def escape_markdown(value: object) -> str:
 
 
 def _picture(chart: Chart) -> Markup:
-    """The chart as GitHub shows it, with a picture for dark mode."""
+    """Return the chart as GitHub shows it, with a picture for dark mode."""
     words = " ".join(chart.alt.split())
     alt = html.escape(words if len(words) <= LONGEST_ALT else f"{words[:LONGEST_ALT]}…")
     return Markup(  # noqa: S704 - escaped just above; ids are our own
@@ -219,13 +219,13 @@ def _picture(chart: Chart) -> Markup:
 
 
 def _says(board: Board) -> Markup:
-    """The recommendation with the names of encoders in bold."""
+    """Return the recommendation with the names of encoders in bold."""
     pieces = [(escape_markdown(f"x{text}x")[1:-1], name) for text, name in board.says]  # blanks at its ends are kept
     return Markup("".join(f"**{text}**" if name else text for text, name in pieces))  # noqa: S704 - escaped just above
 
 
 def _environment(**options: Any) -> jinja2.Environment:
-    """Our templates, with every text escaped; a misspelt name in a template is an error."""
+    """Return our templates, with every text escaped; a misspelt name in a template is an error."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -264,7 +264,7 @@ class _Page(jinja2.Template):
 
 @cache
 def html_templates() -> jinja2.Environment:
-    """Templates of pages."""
+    """Return the templates of pages."""
     templates = _environment()
     templates.template_class = _Page
     templates.filters["markup"] = Markup
@@ -280,7 +280,7 @@ def html_templates() -> jinja2.Environment:
 
 @cache
 def _markdown() -> jinja2.Environment:
-    """Every expression that no macro or filter made is escaped as markdown, before autoescape could."""
+    """Return the templates of markdown: they escape what no macro or filter made, before autoescape could."""
 
     def escaped(value: object) -> Markup:
         return value if isinstance(value, Markup) else Markup(escape_markdown(value))  # noqa: S704

@@ -61,7 +61,7 @@ _OWN: dict[str, Build] = {  # in reading order
 
 
 def _of_package(plugin: Plugin, found: object) -> Build:
-    """The section of a package; if it fails, the report is made without it, and a line in the log gives the reason."""
+    """Return the section of a package; if it fails, the report is made without it, and the log gives the reason."""
     if not callable(found):
         raise TypeError(f"expected a function section(data), got {type(found).__name__}")
 
@@ -81,7 +81,7 @@ SECTIONS = PluginTable("capim.sections", _OWN, _of_package)
 
 
 def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
-    """The report of the rows; the same rows give the same report.
+    """Return the report of the rows; the same rows give the same report.
 
     ``sections`` are names of ``SECTIONS``, by default all.
     """
@@ -91,20 +91,20 @@ def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
     made = [section for name in sections or SECTIONS if (section := SECTIONS[name](data)).blocks]
     return Report(
         title=first.headline,
-        subtitle=f"{_named(encoders, show.encoders)} on {_named(corpora, show.corpora)}",
+        subtitle=f"{_named(encoders, 'encoders')} on {_named(corpora, 'corpora')}",
         facts=(("results", show.number(len(data.results), 0)), ("newest", show.moment(newest))),
         sections=tuple(made),
         thumbnails=data_uris({data.picture(sha): encoded for sha, encoded in data.thumbnails.items()}),
         sources=data.digest,
         colophon=COLOPHON,
         board=first,
-        exports=exports(data, first) | {"markdown": board_markdown(first)},
+        exports=exports(data, first) | {"markdown": board_markdown(first)} if first.rows else {},
     )
 
 
-def _named(names: list[str], counted: Callable[[int], str]) -> str:
-    """The names if they fit on a line, else their number."""
-    return show.listing(names) if len(names) <= 4 else counted(len(names))
+def _named(names: list[str], what: str) -> str:
+    """Return the names if they fit on a line, else their number."""
+    return show.listing(names) if len(names) <= 4 else f"{len(names):,} {what}"
 
 
 STORED = ("results", "rankings", "runs")  # tables of ``ReportData`` in ``results.json``
@@ -120,7 +120,7 @@ IN_CSV = frozenset({
 def write_report(
     store: EmbeddingStore, target: str | Path, *, markdown: Literal["short", "whole"] = "short", **shown: Any
 ) -> str:
-    """Writes ``report.html``, ``first.html``, ``report.md``, ``figures/``, ``results.json`` and tables into a folder.
+    """Write ``report.html``, ``first.html``, ``report.md``, ``figures/``, ``results.json`` and tables into a folder.
 
     All files are made before the first is written, and each replaces its predecessor in one step, so that a failure
     while making them leaves an earlier report intact.
@@ -143,9 +143,9 @@ def write_report(
     report = report_of(data)
     files: dict[str, str | bytes] = {f"figures/{name}": text for name, text in figure_files(report).items()}
     for table, row_type in LONG.items():
-        files[f"{table}.parquet"] = parquet_bytes(
-            table_of(row_type, getattr(data, table)).drop_columns(_left_out(row_type))
-        )
+        stored = table_of(row_type, getattr(data, table))
+        own = [name for name in stored.column_names if name not in OF_THE_MACHINE]
+        files[f"{table}.parquet"] = parquet_bytes(stored.select(own))
     for table in ("results", *LONG):
         if rows := getattr(data, table):
             names = [each.name for each in fields(rows[0]) if each.name in IN_CSV]
@@ -159,12 +159,8 @@ def write_report(
     return f"{str(target).rstrip('/')}/report.html"
 
 
-def _left_out(row_type: type[Any]) -> list[str]:
-    return [each.name for each in fields(row_type) if each.name in OF_THE_MACHINE]
-
-
 def results_json(data: ReportData, first: Board | None) -> dict[str, object]:
-    """Every stored row of a report but those of ``LONG``; described by ``docs/results.schema.json``."""
+    """Return every stored row of a report but those of ``LONG``; described by ``docs/results.schema.json``."""
     return {
         "schema": SCHEMA,
         "digest": data.digest,

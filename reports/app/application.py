@@ -42,7 +42,7 @@ HEALTH = "/health"  # health check of the server, without a token
 
 
 def create_app(store: EmbeddingStore, *, token: str, services: Services, judgements: Path | None = None) -> Starlette:
-    """The application over a store.
+    """Return the application over a store.
 
     Args:
         store: Read only.
@@ -143,7 +143,7 @@ class OnlyThisBrowser:
         return None
 
     def _answer_itself(self, scope: Scope) -> Response | None:
-        """The refusal of a request, or the redirection that moves its token to a cookie; None to pass it on."""
+        """Return the refusal of a request, or the redirection that moves its token to a cookie; None to pass it on."""
         headers, request = Headers(scope=scope), Request(scope)
         if request.url.path == HEALTH and scope["method"] == "GET":  # says nothing of the store
             return None

@@ -89,10 +89,11 @@ def runs(request: Request) -> Response:
     }
     statement = Statement(sql=_RUNS)
     if old and new:
-        changes = snapshot.last("two runs", (old, new), lambda: _changes(state, old, new))
+        changes = snapshot.last("two runs", (old, new), lambda: _changes(state, snapshot.reader, old, new))
         statement = Statement(sql=_FIGURES, parameters=(changes.figures,))
         values |= {"sections": changes.sections, "tasks": changes.tasks, "summary": changes.summary}
-        values["since"] = next(each.label.partition(" evaluated")[0] for each in known if each.run == old)
+        labels = {each.run: each.label for each in known}
+        values["since"] = labels.get(old, old).partition(" evaluated")[0]
         if chosen:
             tasks = {" ".join(task): task for task in changes.again}
             if chosen not in tasks:
@@ -117,8 +118,7 @@ class _Changes(NamedTuple):
     tasks: Table
 
 
-def _changes(state: State, old: str, new: str) -> _Changes:
-    store = state.snapshot().reader
+def _changes(state: State, store: EmbeddingStore, old: str, new: str) -> _Changes:
     before, after = state_after(store, old), state_after(store, new)
     shared = [(key, row, after.results[key]) for key, row in sorted(before.results.items()) if key in after.results]
     figures = [f"{row.result} {now.result}" for _, row, now in shared if row.value != now.value]
@@ -147,14 +147,14 @@ class _Known(NamedTuple):
 
 
 def _runs(store: EmbeddingStore) -> list[_Known]:
-    """Every run, newest first."""
+    """Return every run, newest first."""
     results = store.all(LedgerEntry, kind="result")
     protocols = {row.key: row.subject.protocol or "" for row in results}
     made, used = grouped(results, lambda row: row.run), {each.run: each.keys for each in store.runs()}
     found = []
     for row in sorted(store.all(Run), key=lambda row: (row.started, row.run), reverse=True):
         own = [each.key for each in made.get(row.run, ())]
-        keys = protocols.keys() & {*own, *used[row.run]}
+        keys = protocols.keys() & {*own, *used.get(row.run, ())}  # a run may have begun since they were read
         n = sum(name != "*" and not Protocol.of(name).is_combined for name in {protocols[key] for key in keys})
         did = f"evaluated {show.count(n, 'protocol') if n else 'nothing'}{', all stored before' * (n > 0 and not own)}"
         label = f"{row.started:%Y-%m-%d %H:%M:%S} {did} ({row.state}): {shorten(row.command, 80)}"
@@ -163,7 +163,7 @@ def _runs(store: EmbeddingStore) -> list[_Known]:
 
 
 def _two_runs(request: Request, known: Sequence[_Known]) -> tuple[str, str]:
-    """The runs of the address; where it has none, the newest that evaluated, and the last one of the night before.
+    """Return the runs of the address; else the newest that evaluated, and the last one of the night before.
 
     Runs less than ``APART`` apart are of one night, as on the board; of only one night the last run before is taken.
     """

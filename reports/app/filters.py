@@ -152,12 +152,12 @@ def shown(wanted: QueryFilter, evaluated: EvaluatedTask) -> list[str]:
 
 
 def focus(wanted: QueryFilter, evaluated: EvaluatedTask) -> str:
-    """The encoder that the range of ranks and the sorting are about."""
+    """Return the encoder that the range of ranks and the sorting are about."""
     return wanted.of or shown(wanted, evaluated)[0]
 
 
 def select(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
-    """Every query of a filter, in order: protocol, id, position, text, language, and the ranks of each encoder.
+    """Return the statement for all queries of a filter in order: protocol, id, position, text, language, ranks.
 
     Columns of ranks are called by the encoder: ``tiny-clip`` at best, ``tiny-clip (worst)`` with ties against it.
     """
@@ -209,7 +209,7 @@ class ListedQuery:
 
 
 def some_of(wanted: QueryFilter, evaluated: EvaluatedTask, *, first: int, most: int = PAGE) -> Statement:
-    """At most so many queries of a filter from a place on (from 0), with the ranks of the encoders that it names."""
+    """Return the statement for so many queries of a filter from a place on (from 0), by the encoders that it names."""
     every = select(_narrow(wanted, evaluated), evaluated)
     return replace(every, sql=f"{every.sql}\nLIMIT ? OFFSET ?", parameters=(*every.parameters, most, first))
 
@@ -221,7 +221,7 @@ def count_of(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
 
 
 def ranks_of(evaluated: EvaluatedTask, queries: Sequence[str]) -> Statement:
-    """The ranks of every encoder for the queries with these ids."""
+    """Return the statement for the ranks of every encoder for the queries with these ids."""
     evaluations = evaluated.every_evaluation
     sql = f"""SELECT protocol, query_id, encoder, rank_best, rank_worst
 FROM outcomes
@@ -241,7 +241,7 @@ ORDER BY encoder"""  # noqa: S608 - only placeholders are put in
 
 
 def _narrow(wanted: QueryFilter, evaluated: EvaluatedTask) -> QueryFilter:
-    """The filter with only the encoders that it names: all others change nothing, and take most of the time."""
+    """Return the filter with only the encoders that it names: all others change nothing, and take most of the time."""
     named = [*wanted.wrong, *wanted.right, focus(wanted, evaluated)]
     if wanted.sort == "gap":
         named += shown(wanted, evaluated)[:2]

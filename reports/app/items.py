@@ -18,7 +18,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from capim.reports.app.state import Answer, State, Values, View, data_uri, names_in, respond, state_of
+from capim.reports.app.state import Answer, State, Values, View, data_uri, names_in, respond, state_of, whole_number
 from capim.reports.elements.tables import link
 from capim.reports.rows.choice import best_first
 from capim.store.current import grouped
@@ -62,7 +62,7 @@ class WantedItems:
 
 
 def read_search(parameters: QueryParams, known: Mapping[str, list[str]]) -> WantedItems:
-    """The search of an address.
+    """Return the search of an address.
 
     Args:
         parameters: Of the address.
@@ -81,9 +81,9 @@ def read_search(parameters: QueryParams, known: Mapping[str, list[str]]) -> Want
     given += [("encoder", name, having) for name in names]
     faults = [unknown(what, name, [*filter(None, of)]) for what, name, of in given if name not in of]
     kind, _, position = like.partition(":")
-    if like and (kind not in MODALITIES or not position.isdecimal()):
+    if like and (kind not in MODALITIES or whole_number(position) < 0):
         faults.append(f"like={like}: expected image:POSITION or caption:POSITION")
-    if not k.isdecimal() or not 1 <= int(k) <= MOST_HITS:
+    if not 1 <= whole_number(k) <= MOST_HITS:
         faults.append(f"k={k}: expected a whole number from 1 to {MOST_HITS}")
     text, picture = parameters.get("text", "").strip(), parameters.get("picture", "")
     if like and (text or picture):
@@ -98,7 +98,7 @@ def read_search(parameters: QueryParams, known: Mapping[str, list[str]]) -> Want
 
 
 def search(request: Request) -> Response:
-    """The form, and a column per encoder; the column of a model that has to be loaded first comes later."""
+    """Return the form, and a column per encoder; the column of a model that has to be loaded first comes later."""
     state = state_of(request)
     known = encoders_of(state)
     wanted = read_search(request.query_params, known)
@@ -122,7 +122,7 @@ def search(request: Request) -> Response:
 
 
 def column(request: Request) -> Response:
-    """The items that one encoder finds; loads its model where that is not yet in memory."""
+    """Return the items that one encoder finds; its model is loaded if it is not yet in memory."""
     state = state_of(request)
     wanted = read_search(request.query_params, encoders_of(state))
     _asked(state, wanted)  # there is such an item
@@ -147,7 +147,7 @@ async def upload(request: Request) -> Response:
 
 
 def encoders_of(state: State) -> dict[str, list[str]]:
-    """Corpus to the encoders with a sealed set of it, both in the order of the first page, then by name."""
+    """Return corpus -> encoders with a sealed set of it, both in the order of the first page, then by name."""
     by_corpus = grouped((sealed.key for sealed in state.store.sealed_sets()), attrgetter("corpus"))
     first: list[str] = []
     with suppress(RequestError):  # nothing was evaluated
@@ -161,7 +161,7 @@ def encoders_of(state: State) -> dict[str, list[str]]:
 
 
 def _asked(state: State, wanted: WantedItems) -> Values:
-    """The stored item that is searched for; empty for a text or a picture."""
+    """Return the stored item that is searched for; empty for a text or a picture."""
     if wanted.like is None:
         return {}
     kind, position = wanted.like
@@ -213,7 +213,7 @@ _OFFERED = 8  # stored items that a search can start from where no model can enc
 
 
 def _offers(state: State, wanted: WantedItems, encoder: str) -> list[Answer]:
-    """Images spread over the corpus, each with the address of the search for more like it."""
+    """Return images spread over the corpus, each with the address of the search for more like it."""
     items = state.store.items(wanted.corpus, "image")
     places = sorted({at * items.num_rows // _OFFERED for at in range(_OFFERED)} & {*range(items.num_rows)})
     return [
@@ -230,7 +230,7 @@ def _hits(columns: list[FoundItems]) -> pa.Table:
 
 
 def _command(wanted: WantedItems, encoder: str) -> str:
-    """The command that finds the same for a text."""
+    """Return the command that finds the same for a text."""
     modality = f" --modality {wanted.modality}" if wanted.modality else ""
     text, corpus, k = shlex.quote(wanted.text), shlex.quote(wanted.corpus), wanted.k
     return f"capim search {text} --encoder {shlex.quote(encoder)} --corpus {corpus} -k {k}{modality}"

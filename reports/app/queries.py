@@ -33,6 +33,7 @@ from capim.reports.app.state import (
     data_uri,
     respond,
     state_of,
+    whole_number,
 )
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.elements.tables import link
@@ -54,7 +55,7 @@ _CHOICES = 200  # of a slice
 
 
 def listed(request: Request) -> Response:
-    """A list of queries; further parts of it are added at its end as one scrolls."""
+    """Return a list of queries; further parts of it are added at its end as one scrolls."""
     state = state_of(request)
     snapshot = state.snapshot()
     wanted, evaluated = read_filter(request.query_params, snapshot)
@@ -104,17 +105,17 @@ def _compared(state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evalua
 
 def count(state: State, snapshot: StoreSnapshot, of: QueryFilter, evaluated: EvaluatedTask) -> int:
     """Return the number of queries in a filter."""
-    key = ("count", of.but(sort="", encoders=()))
+    key = ("count", of.but(sort="", encoders=(), of=filters.focus(of, evaluated)))  # the others change nothing
     return snapshot.kept(key, lambda: int(state.rows(filters.count_of(of, evaluated))["n"][0].as_py()))
 
 
 def link_of(wanted: QueryFilter, **more: object) -> str:
-    """The address of a list of queries."""
+    """Return the address of a list of queries."""
     return link("/queries", **{**wanted.parameters, **more})
 
 
 def _rows(state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> Iterator[Values]:
-    """The queries of one page, as the template shows them."""
+    """Yield the queries of one page, as the template shows them."""
     shas = snapshot.data.corpora[wanted.corpus].images["sha"]
     first = PAGE * (wanted.page - 1)
     rows = rows_in(filters.ListedQuery, state.rows(filters.some_of(wanted, evaluated, first=first)))
@@ -168,7 +169,7 @@ def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedT
 
 
 def languages_of(snapshot: StoreSnapshot, evaluated: EvaluatedTask) -> list[str]:
-    """The languages of the queries of a protocol."""
+    """Return the languages of the queries of a protocol."""
     protocol = evaluated.protocol
     if protocol.language and not protocol.is_combined:
         return [protocol.language]
@@ -179,7 +180,7 @@ def languages_of(snapshot: StoreSnapshot, evaluated: EvaluatedTask) -> list[str]
 
 
 def _slices(snapshot: StoreSnapshot, evaluated: EvaluatedTask) -> list[str]:
-    """The slices of the queries of a protocol: what their images show, kinds of query, tags, ambiguous misses."""
+    """Return the slices of a protocol's queries: what their images show, kinds of query, tags, ambiguous misses."""
     contents, queries = snapshot.data.corpora[evaluated.corpus], evaluated.protocol.queries
     if queries == "pairs":
         return [f"tag:{name}" for name in sorted(texts(pc.unique(contents.pairs["category"])))]
@@ -193,13 +194,13 @@ def _slices(snapshot: StoreSnapshot, evaluated: EvaluatedTask) -> list[str]:
 
 
 def _most_frequent(column: pa.ChunkedArray) -> list[str]:
-    """The texts that most lists of a column have, by name."""
+    """Return the texts that most lists of a column have, by name."""
     counts = Counter(texts(pc.list_flatten(column).drop_null()))
     return sorted(name for name, _ in counts.most_common(_CHOICES))
 
 
 def query(request: Request) -> Response:
-    """One query; ``at`` in the address is its place in the list that it was opened from."""
+    """Return one query; ``at`` in the address is its place in the list that it was opened from."""
     state = state_of(request)
     snapshot = state.snapshot()
     wanted, evaluated = read_filter(request.query_params, snapshot)
@@ -248,7 +249,7 @@ def query(request: Request) -> Response:
 
 
 async def judge(request: Request) -> Response:
-    """Adds an item that is right for a query to the user's file of judgements."""
+    """Add an item that is right for a query to the user's file of judgements."""
     state = state_of(request)
     given = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
     judgement = Judgement(*(given.get(name, "") for name in ("corpus", "direction", "query", "item")))
@@ -275,14 +276,14 @@ def _keep(state: State, judgement: Judgement) -> None:
 def _outcomes(
     state: State, request: Request, wanted: QueryFilter, evaluated: EvaluatedTask, query_id: str
 ) -> dict[str, Outcome]:
-    """Encoder to its outcome of one query, in the order of the list.
+    """Return encoder -> outcome of one query, in the order of the list.
 
     Raises:
         RequestError: No encoder has one.
     """
     found = state.store.all(Outcome, evaluation=list(evaluated.every_evaluation), query_id=query_id)
     within = request.query_params.get("within")
-    rows = {row.encoder: row for row in found if within in (None, "", row.protocol)}
+    rows = {row.encoder: row for row in found if row.protocol == (within or found[0].protocol)}
     if not rows:
         raise RequestError(f"no encoder has an outcome of query {query_id!r} under {evaluated.protocol.id}")
     order = shown(wanted, evaluated)
@@ -290,11 +291,11 @@ def _outcomes(
 
 
 def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: EvaluatedTask) -> tuple[str, str]:
-    """The addresses of the previous and the next query of the list; empty at its ends, and without a list."""
-    at = request.query_params.get("at", "")
-    if not at.isdecimal():
+    """Return the addresses of the previous and the next query of the list; empty at its ends, and without a list."""
+    place = whole_number(request.query_params.get("at", ""))
+    if place < 0:
         return "", ""
-    place, first = int(at), max(0, int(at) - 1)
+    first = max(0, place - 1)
     listed = state.rows(filters.some_of(wanted, evaluated, first=first, most=3))
     found = dict(enumerate(rows_in(filters.ListedQuery, listed), first))
 
@@ -306,7 +307,7 @@ def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: 
 
 
 def _maps(snapshot: StoreSnapshot, query: SelectedQuery, ranked: RankedList) -> Iterator[tuple[str, str, str]]:
-    """Title, picture and page of the maps of where a caption matches the first image and the relevant one."""
+    """Yield title, picture and page of the maps of where a caption matches the first and the relevant image."""
     sealed = {(s.key.encoder, s.key.corpus, s.key.modality, s.key.vectors) for s in snapshot.data.sets}
     if (ranked.encoder, query.corpus, "image", "multi") not in sealed:
         return
@@ -318,7 +319,7 @@ def _maps(snapshot: StoreSnapshot, query: SelectedQuery, ranked: RankedList) -> 
 
 
 def match(request: Request) -> Response:
-    """The tokens of a caption, each with its share of the score and its map."""
+    """Return the tokens of a caption, each with its share of the score and its map."""
     found = _explained(request)
     given = {name: request.query_params[name] for name in ("encoder", "corpus", "caption", "image")}
     saved = request.query_params.get("as") == "html"  # one file, with its maps inside
@@ -341,14 +342,14 @@ WHERE corpus = ? AND encoder = ? AND (modality, item_id) IN (('caption', ?), ('i
 
 
 def match_picture(request: Request) -> Response:
-    """The image under a veil that is open where the caption matches, or one token of it (``token``, from 1)."""
+    """Return the image under a veil that is open where the caption matches, or one token of it (``token``, from 1)."""
     found = _explained(request)
     return Response(_drawn(request, found, request.query_params.get("token", "")), media_type="image/png")
 
 
 def _drawn(request: Request, found: Explanation, token: str) -> bytes:
-    """The map of one token, or of all where it is empty, as a PNG."""
-    if token and not (token.isdecimal() and 1 <= int(token) <= len(found.tokens)):
+    """Return the map of one token, or of all where it is empty, as a PNG."""
+    if token and not 1 <= whole_number(token) <= len(found.tokens):
         raise RequestError(f"token={token}: expected a number from 1 to {len(found.tokens)}")
     values = found.similarities[int(token) - 1] if token else patch_map(found)
     thumbnail = state_of(request).store.thumbnails([found.sha]).get(found.sha)
@@ -356,7 +357,7 @@ def _drawn(request: Request, found: Explanation, token: str) -> bytes:
 
 
 def _explained(request: Request) -> Explanation:
-    """Where the caption of an address matches the image of it.
+    """Return where the caption of an address matches its image.
 
     Raises:
         RequestError: A name that the store does not have, or a position outside the corpus.
@@ -369,7 +370,7 @@ def _explained(request: Request) -> Explanation:
     contents, spec = data.corpora[given["corpus"]], data.specs[given["encoder"]]
     for name, table in (("caption", contents.captions), ("image", contents.images)):
         text = given.get(name, "")
-        if not text.isdecimal() or int(text) >= table.num_rows:
+        if not 0 <= whole_number(text) < table.num_rows:
             raise RequestError(f"{name}={text}: expected a position from 0 to {table.num_rows - 1}")
     pair = int(given["caption"]), int(given["image"])
     [found] = state.services.explain(encoder=spec.fingerprint, corpus=contents.fingerprint, pairs=[pair])

@@ -24,7 +24,7 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path | None) -> Address:
-        """The one of a workspace; a new token and any port where none is kept, or where others may have read it."""
+        """Return that of a workspace; a new token and any port if none is kept, or if others may have read it."""
         if folder is not None:
             with suppress(OSError, ValueError, KeyError, TypeError):
                 file = folder / _KEPT
@@ -50,7 +50,7 @@ class Address(NamedTuple):
 
 
 def listening(port: int, *, kept: int = 0) -> socket.socket:
-    """A socket at a port; without one (0) at the port that was ``kept``, and if another program has that, at any.
+    """Return a socket at a port; without one (0) at the ``kept`` port, and if another program has that, at any.
 
     Raises:
         RequestError: The port cannot be used.
@@ -65,7 +65,7 @@ def listening(port: int, *, kept: int = 0) -> socket.socket:
 
 
 def server_of(app: Any) -> Any:
-    """The server of an application."""
+    """Return the server of an application."""
     import uvicorn  # which a report, which names the address, need not
 
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}

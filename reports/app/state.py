@@ -53,13 +53,13 @@ class Services(Interface):
     """
 
     def search(self, *args: Any, **wanted: Any) -> Found:
-        """The nearest items, as ``capim search`` finds them (``flows.searching.StoreServices``)."""
+        """Return the nearest items, as ``capim search`` finds them (``flows.searching.StoreServices``)."""
 
     def loaded(self, encoder: str) -> bool:
         """True if the model of an encoder is in memory."""
 
     def thumbnail(self, image: bytes) -> bytes:
-        """A small JPEG of an encoded image."""
+        """Return a small JPEG of an encoded image."""
 
     def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
         """Return where each pair (positions of a caption and an image) matches; only for late interaction."""
@@ -145,9 +145,10 @@ class StoreSnapshot:
 
     def last(self, name: str, key: object, make: Callable[[], T]) -> T:
         """Return the result of ``make`` as :meth:`kept` does, but keep only the last key of a name in memory."""
-        if self._kept.get(name, (None,))[0] != key:
-            self._kept[name] = key, make()
-        value: T = self._kept[name][1]
+        kept = self._kept.get(name)
+        if kept is None or kept[0] != key:
+            self._kept[name] = kept = key, make()
+        value: T = kept[1]  # of this key: another request may have replaced the one in memory
         return value
 
     @cached_property
@@ -236,22 +237,23 @@ class State:
             return self._snapshot
 
     def judgements_of(self, corpus: str, direction: str, query_id: str) -> set[str]:
-        """The items that the user judged to be right for a query."""
+        """Return the items that the user judged to be right for a query."""
         if self.judgements is None or not self.judgements.exists():
             return set()
         wanted = (corpus, direction, query_id)
         return {each.item_id for each in read_judgements(self.judgements) if each[:3] == wanted}
 
     def keep_picture(self, image: bytes, thumbnail: bytes) -> str:
-        """Keeps a picture that is searched for in memory, of several the newest few; returns its name in an address."""
+        """Keep a picture that is searched for in memory, of several the newest few; return its name in an address."""
         name = hashlib.sha256(image).hexdigest()[:16]
+        self._pictures.pop(name, None)  # one that is chosen again is the newest
         self._pictures[name] = image, thumbnail
         for oldest in list(self._pictures)[:-PICTURES]:
-            del self._pictures[oldest]
+            self._pictures.pop(oldest, None)  # another request may have removed it
         return name
 
     def picture(self, name: str) -> tuple[bytes, bytes]:
-        """A picture that is kept, and its thumbnail.
+        """Return a picture that is kept, and its thumbnail.
 
         Raises:
             RequestError: It is not kept any more.
@@ -261,19 +263,24 @@ class State:
         return found
 
     def rows(self, statement: Statement) -> pa.Table:
-        """The answer of the store to a statement."""
+        """Return the answer of the store to a statement."""
         return self.cache.select(statement.sql, statement.parameters, only=statement.only)
 
 
 def state_of(request: Request) -> State:
-    """The state of the application that a request is for."""
+    """Return the state of the application that a request is for."""
     state: State = request.app.state.capim
     return state
 
 
 def names_in(parameters: QueryParams, name: str) -> tuple[str, ...]:
-    """The names in a parameter of an address, each once, given with commas or several times."""
+    """Return the names in a parameter of an address, each once, given with commas or several times."""
     return tuple(dict.fromkeys(part for text in parameters.getlist(name) for part in text.split(",") if part))
+
+
+def whole_number(text: str) -> int:
+    """Return a number of a URL, from 0; -1 for another text, or for more digits than a position can have."""
+    return int(text) if text.isdecimal() and len(text) < 16 else -1
 
 
 def faults_of_number(name: str, text: str) -> list[str]:
@@ -283,12 +290,12 @@ def faults_of_number(name: str, text: str) -> list[str]:
         >>> faults_of_number("page", "2"), faults_of_number("page", ""), faults_of_number("page", "0")
         ([], [], ['page=0: expected a whole number from 1'])
     """
-    is_one = not text or (text.isdecimal() and 1 <= int(text) < 2**31)
+    is_one = not text or 1 <= whole_number(text) < 2**31
     return [] if is_one else [f"{name}={text}: expected a whole number from 1"]
 
 
 def address(request: Request, **changed: object) -> str:
-    """The address of this view with some of its parameters changed; None or an empty text leaves one out."""
+    """Return the address of this view with some of its parameters changed; None or an empty text leaves one out."""
     given = {key: values for key, values in parse_qs(request.url.query).items() if key not in ("as", "page")}
     given |= {key: [] if value in (None, "") else [str(value)] for key, value in changed.items()}
     query = urlencode([(key, value) for key, values in given.items() for value in values if value], safe="/*,: ")
@@ -343,7 +350,7 @@ def navigation(request: Request, view: View) -> list[tuple[str, str, str]]:
 
 
 def respond(request: Request, view: View) -> Response:
-    """The view in the form that the address asks for: ``as=csv``, ``as=sql``, ``as=html`` (one file), else a page."""
+    """Return the view in the requested form: ``as=csv``, ``as=sql``, ``as=html`` (one file), or a page."""
     form = request.query_params.get("as", "")
     if form == "sql" and view.statement is not None:
         return PlainTextResponse(view.statement.text + "\n")
@@ -360,10 +367,10 @@ def respond(request: Request, view: View) -> Response:
 
 
 def rendered(request: Request, view: View, *, saved: bool = False) -> str:
-    """The page; ``saved``: with its styles and pictures inside, and without scripts."""
+    """Return the page; ``saved``: with its styles and pictures inside, and without scripts."""
 
     def picture(sha: str | None) -> str:
-        """Where the browser finds the thumbnail with this hash; empty where there is none."""
+        """Return the address of the thumbnail with this hash; empty where there is none."""
         if not sha or not saved:
             return f"/picture/{sha}" if sha else ""
         found = state_of(request).store.thumbnails([sha]).get(sha)
@@ -384,16 +391,16 @@ def rendered(request: Request, view: View, *, saved: bool = False) -> str:
 
 
 def data_uri(picture: bytes) -> str:
-    """A JPEG or PNG inside a page."""
+    """Return a JPEG or PNG as a data URI."""
     return f"data:{media_type(picture)};base64,{base64.b64encode(picture).decode()}"
 
 
 def media_type(picture: bytes) -> str:
-    """The type of a stored thumbnail: JPEG or PNG."""
+    """Return the type of a stored thumbnail: JPEG or PNG."""
     return "image/png" if picture.startswith(b"\x89PNG") else "image/jpeg"
 
 
 @cache
 def style() -> str:
-    """The style of a report, and what the pages add."""
+    """Return the style of a report, and what the pages add."""
     return (TEMPLATES / "page.css").read_text("utf-8") + (STATIC / "app.css").read_text("utf-8")

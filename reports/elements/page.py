@@ -22,9 +22,6 @@ class Printed:
         return type(self).__name__.lower()
 
 
-# --- Blocks with pictures: single queries and result lists (see ``reports.elements.page``).
-
-
 @dataclass(frozen=True, kw_only=True)
 class Hit:
     """One entry of a result list.
@@ -416,16 +413,13 @@ class Board(Printed):
     @property
     def models(self) -> tuple[tuple[str, str, str], ...]:
         """The models that something is known of: name, address of the model card, and facts in a line."""
-        known = (
-            (
-                row,
-                (f"{row.about['parameters']} million parameters" * bool(row.about["parameters"]), row.about["licence"]),
-            )
-            for row in self.rows
-            if row.about
-        )
-        found = ((row.encoder, row.card, ", ".join(filter(None, facts))) for row, facts in known)
-        return tuple((name, card, facts) for name, card, facts in found if card or facts)
+        found = []
+        for row in (row for row in self.rows if row.about):
+            parameters = f"{row.about['parameters']} million parameters" * bool(row.about["parameters"])
+            facts = ", ".join(filter(None, (parameters, row.about["licence"])))
+            if row.card or facts:
+                found.append((row.encoder, row.card, facts))
+        return tuple(found)
 
     @property
     def spanners(self) -> tuple[tuple[str, int], ...]:

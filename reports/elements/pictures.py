@@ -20,7 +20,7 @@ QUALITY = 72
 
 
 def data_uris(pictures: Mapping[str, bytes]) -> dict[str, str]:
-    """Stored thumbnails (JPEG or PNG) as data URIs, uncropped; the more there are, the smaller.
+    """Return stored thumbnails (JPEG or PNG) as data URIs, uncropped; the more there are, the smaller.
 
     Together at most ``MOST_BYTES``, unless they are so many that this would need less than ``SHORTEST`` pixels.
     """
@@ -34,7 +34,7 @@ def data_uris(pictures: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def _data_uri(encoded: bytes, side: int) -> str:
-    """A picture as JPEG, its longer side at most ``side`` pixels; a JPEG that is no larger stays as it is."""
+    """Return a picture as JPEG, its longer side at most ``side`` pixels; a JPEG that is no larger stays as it is."""
     with Image.open(io.BytesIO(encoded)) as image:
         if image.format != "JPEG" or max(image.size) > side:
             small = image.convert("RGB")
@@ -64,7 +64,7 @@ def patch_map(explanation: Explanation) -> NDArray[np.float32]:
 
 
 def draw_map(image: Image.Image, explanation: Explanation, values: NDArray[np.float32]) -> Image.Image:
-    """The image under a white veil, which is open at the patch with the highest value and closed at the lowest."""
+    """Return the image under a white veil that is open at the patch with the highest value and closed at the lowest."""
     scale = SIDE / max(image.size)
     width, height = (max(1, round(side * scale)) for side in image.size)
     drawn = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
@@ -88,14 +88,14 @@ def draw_map(image: Image.Image, explanation: Explanation, values: NDArray[np.fl
 
 
 def opened(picture: bytes | None) -> Image.Image:
-    """An encoded picture; white where there is none."""
+    """Return an encoded picture; white where there is none."""
     if picture is None:
         return Image.new("RGB", (SIDE, SIDE), "white")
     return Image.open(io.BytesIO(picture)).convert("RGB")
 
 
 def encoded(image: Image.Image) -> bytes:
-    """An image as PNG."""
+    """Return an image as PNG."""
     target = io.BytesIO()
     image.save(target, "PNG")
     return target.getvalue()

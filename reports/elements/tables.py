@@ -17,7 +17,7 @@ from capim.reports.rows.report_data import Figure, ReportData
 from capim.reports.rows.standing import decision_of
 from capim.store.schema import Comparison, Result, Slice
 from capim.store.types import MetricFacts
-from capim.tasks.protocols import DIRECTION_TITLES, Protocol, with_outcomes
+from capim.tasks.protocols import DIRECTION_TITLES, Protocol
 
 T = TypeVar("T")
 ColumnOf: TypeAlias = tuple[Column, Callable[[T], Cell | str]]
@@ -25,39 +25,27 @@ ColumnOf: TypeAlias = tuple[Column, Callable[[T], Cell | str]]
 
 
 def texts(heading: str, cell: Callable[[T], Cell | str], *, group: str = "", explain: str = "") -> ColumnOf[T]:
-    """A column of texts, aligned to the left."""
+    """Return a column of texts, aligned to the left."""
     return Column(heading=heading, group=group, explain=explain), cell
 
 
 def numbers(heading: str, cell: Callable[[T], Cell | str], *, group: str = "", explain: str = "") -> ColumnOf[T]:
-    """A column of numbers, aligned to the right and sorted as numbers."""
+    """Return a column of numbers, aligned to the right and sorted as numbers."""
     return Column(heading=heading, group=group, numeric=True, explain=explain), cell
 
 
 def metrics(facts: Callable[[T], MetricFacts]) -> ColumnOf[T]:
-    """A column with the name of the metric of a row."""
+    """Return a column with the name of the metric of a row."""
     return texts("metric", lambda row: facts(row).label)
 
 
 def names(key: Callable[[Any], tuple[str, str, str]]) -> list[ColumnOf[Any]]:
-    """Columns with the encoder, the corpus and the protocol of a row."""
+    """Return columns with the encoder, the corpus and the protocol of a row."""
     return [
         texts("Encoder", lambda row: key(row)[0]),
         texts("corpus", lambda row: key(row)[1]),
         texts("protocol", lambda row: key(row)[2]),
     ]
-
-
-def measures(
-    heading: str,
-    number: Callable[[T], float | None],
-    text: Callable[[float | None], str],
-    *,
-    group: str = "",
-    explain: str = "",
-) -> ColumnOf[T]:
-    """A column of numbers without intervals: ``number`` reads the number of a row, ``text`` formats it."""
-    return numbers(heading, lambda row: value(number(row), text(number(row))), group=group, explain=explain)
 
 
 def pivot(
@@ -69,7 +57,7 @@ def pivot(
     note: str = "",
     folded: str = "",
 ) -> Table:
-    """A table with one row per row key, from which every column makes its cell; for the options see :class:`Table`.
+    """Return a table with one row per row key, from which every column makes its cell; options as in :class:`Table`.
 
     ``extra_rows`` are finished rows below the others, such as chance.
 
@@ -101,7 +89,7 @@ def only(table: Table, *headings: str) -> Table:
 
 
 def anchor(*parts: str) -> str:
-    """An id made of parts that may hold slashes, signs and spaces.
+    """Return an id made of parts that may hold slashes, signs and spaces.
 
     Examples:
         >>> anchor("errors", "coco", "t2i/all", "share of queries")
@@ -112,28 +100,28 @@ def anchor(*parts: str) -> str:
 
 
 def value(exact: float | None, text: str, *, note: str = "", state: str = "", title: str = "", mark: Mark = "") -> Cell:
-    """A cell that shows a text and sorts by the exact number behind it."""
+    """Return a cell that shows a text and sorts by the exact number behind it."""
     return Cell(text=text, note=note, state=state, title=title, sort=show.exact(exact), mark=mark)
 
 
 def counted(n: int, title: str = "") -> Cell:
-    """A cell with a whole number."""
+    """Return a cell with a whole number."""
     return Cell(text=show.number(n, 0), sort=str(n), title=title)
 
 
 def absent(title: str = "") -> Cell:
-    """A dash; the tooltip says why there is no value."""
+    """Return a dash; the tooltip says why there is no value."""
     return Cell(text=show.ABSENT, title=title, mark="muted")
 
 
 def estimate(metric: MetricFacts, row: Result | Slice, *, title: str = "", mark: Mark = "", state: str = "") -> Cell:
-    """A value with its interval."""
+    """Return a value with its interval."""
     text, note = words.value(metric, row.value), words.interval(metric, row)
     return value(row.value, text, note=note, title=title, mark=mark, state=state)
 
 
 def difference_cell(metric: MetricFacts, row: Comparison) -> Cell:
-    """The difference of a comparison with its interval."""
+    """Return the difference of a comparison with its interval."""
     text = words.difference(metric, row.difference)
     return value(row.difference, text, note=words.interval(metric, row))
 
@@ -148,7 +136,7 @@ def verdict_cell(metric: MetricFacts, row: Comparison) -> Cell:
 def result_column(
     data: ReportData, corpus: str, protocol: str, metric: str, *, heading: str = "", explain: str = ""
 ) -> ColumnOf[str]:
-    """A column with the result of every encoder, under the name of the metric unless a ``heading`` is given."""
+    """Return a column with the result of every encoder, under the name of the metric unless a ``heading`` is given."""
 
     def cell(encoder: str) -> Cell:
         return result_cell(data, (corpus, protocol, metric), encoder)
@@ -157,7 +145,7 @@ def result_column(
 
 
 def result_cell(data: ReportData, figure: Figure, encoder: str) -> Cell:
-    """One result as a cell: bold for the best and those not shown to be worse; the tooltip has the verdict."""
+    """Return one result as a cell: bold for the best and those not shown to be worse; the tooltip has the verdict."""
     row, (kind, said) = data.row(*figure, encoder), words.standing_of(data, figure, encoder)
     if row is None:
         return absent("not evaluated")
@@ -177,18 +165,17 @@ def result_cell(data: ReportData, figure: Figure, encoder: str) -> Cell:
 
 
 def link(path: str, **parameters: object) -> str:
-    """An address of a page of `capim serve`; empty parameters are left out."""
+    """Return an address of a page of `capim serve`; empty parameters are left out."""
     given = [(key, str(value)) for key, value in parameters.items() if value not in (None, "", ())]
     query = urlencode(given, safe="/*,:")
     return quote(path) + (f"?{query}" if query else "")
 
 
 def failures_address(data: ReportData, row: Result) -> str:
-    """Where the queries are that an encoder misses under a protocol; empty where there are none to look at."""
+    """Return the address of the queries that an encoder misses under a protocol; empty if there are none to look at."""
     of = Protocol.of(row.protocol)
     if data.live:
-        known = of.kind != "mean" and not of.is_combined and with_outcomes([of.id])
-        return link("/queries", corpus=row.corpus, protocol=of.id, wrong=row.encoder) if known else ""
+        return "" if of.is_combined else link("/queries", corpus=row.corpus, protocol=of.id, wrong=row.encoder)
     if not any((total.corpus, total.direction) == (row.corpus, of.direction) for total in data.totals):
         return ""
     given = {"corpus": row.corpus, "direction": DIRECTION_TITLES[of.direction], "missed": row.encoder}

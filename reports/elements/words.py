@@ -21,22 +21,22 @@ from capim.tasks.statistics.decision import ON_COMMON, images_needed, unequal_we
 
 
 def value(metric: MetricFacts, number: float | None) -> str:
-    """A value as displayed: percent, a rank, points, or a number in its own unit."""
+    """Return a value as displayed: percent, a rank, points, or a number in its own unit."""
     return show.percent(number) if metric.unit == "percent" else show.number(number, metric.decimals)
 
 
 def interval(metric: MetricFacts, row: Result | Slice | Comparison) -> str:
-    """The interval of a row in the unit of its metric; empty without one."""
+    """Return the interval of a row in the unit of its metric; empty without one."""
     return span(metric, row.ci_low, row.ci_high)
 
 
 def span(metric: MetricFacts, low: float | None, high: float | None) -> str:
-    """Two values as displayed with a dash between them; empty where one is missing."""
+    """Return two values as displayed with a dash between them; empty where one is missing."""
     return show.percent_range(low, high) if metric.unit == "percent" else show.span(low, high, metric.decimals)
 
 
 def difference(metric: MetricFacts, size: float | None, decimals: int = 1) -> str:
-    """A difference of two values: percentage points with so many decimals, else a number in the metric's unit."""
+    """Return a difference of two values: percentage points with so many decimals, or a number in the metric's unit."""
     if metric.unit == "percent":
         return show.points(size, decimals)
     text = show.number(size, metric.decimals)
@@ -44,12 +44,12 @@ def difference(metric: MetricFacts, size: float | None, decimals: int = 1) -> st
 
 
 def described(metric: MetricFacts) -> str:
-    """The name of a metric in a caption; of a user's metric, the first line of its docstring and its name."""
+    """Return the name of a metric in a caption; of a user's metric, the first line of its docstring and its name."""
     return f"{metric.title.rstrip('.')} ({metric.name})" if metric.has_table else metric.label
 
 
 def figure(metric: MetricFacts, row: Result | None) -> str:
-    """A value with its interval in one line."""
+    """Return a value with its interval in one line."""
     if row is None:
         return show.ABSENT
     sign = show.PERCENT if metric.unit == "percent" else ""
@@ -72,29 +72,27 @@ def against_published(row: Slice) -> str:
 
 
 def ties(metric: MetricFacts, row: Result) -> str:
-    """The value with ties all lost and all won; empty where ties change nothing."""
+    """Return the value with ties all lost and all won; empty where ties change nothing."""
     lost, won = row.value_ties_lost, row.value_ties_won
     return "" if lost is None or won is None or lost == won else span(metric, min(lost, won), max(lost, won))
 
 
-def verdict(metric: MetricFacts, row: Comparison | None, *, rival: str = "", unit: bool = True) -> str:
+def verdict(metric: MetricFacts, row: Comparison | None, *, unit: bool = True) -> str:
     """Return the verdict of one comparison's tests on its first encoder, with the size that matters.
 
-    For a sentence, ``rival`` is the second encoder; without one the words are short, for a cell of a table. Without
-    ``unit``, the place says that sizes are in percentage points.
+    Without ``unit``, the place says that sizes are in percentage points.
     """
     found = decision_of(row)
     if row is None or found is None:
-        return f"not tested against {rival}" if rival else "not tested"
+        return "not tested"
     few = " (few images)" if found.few_images else ""
     if found.state == "equivalent":
-        within = margin(metric, row.margin)
-        return (f"equivalent within {within}" if within and rival else "equivalent") + few
+        return f"equivalent{few}"
     if found.state == "undecided":
         size = "" if found.worse_by is None else _amount(metric, found.worse_by, unit=unit)
         if not size.partition(" ")[0].strip("0."):  # an interval that ends at 0 bounds nothing: few images differ
             return "undecided"
-        return f"undecided (could be up to {size} worse)" if rival else f"undecided: up to {size} worse"
+        return f"undecided: up to {size} worse"
     common = "".join(f", {r}" for r in (row.reason or "").split("; ") if r.startswith(ON_COMMON.partition("{")[0]))
     return f"{_amount(metric, abs(row.difference or 0.0), unit=unit)} {found.state}{common}{few}"
 
@@ -138,7 +136,7 @@ def budgets(data: ReportData) -> list[str]:
     n_chance = sum(row.against_chance is not None for row in data.results)
     parts = []
     if figures:
-        over = show.count(len(figures), "planned result") + f" of {show.corpora(len(corpora))}"
+        over = show.count(len(figures), "planned result") + f" of {show.count(len(corpora), 'corpus', 'corpora')}"
         parts += [f"better and worse, over all pairs of {over}", "equivalent, over the pairs of each result"]
     if data.rankings:
         parts.append("ranks over corpora, of each kind" + " (few images)" * standing.rests_on_few(data.rankings))
@@ -166,7 +164,7 @@ def weights(data: ReportData, tasks: Iterable[Task]) -> list[str]:
 
 
 def _amount(metric: MetricFacts, size: float, *, unit: bool = True) -> str:
-    """A size of a difference with its unit.
+    """Return a size of a difference with its unit.
 
     Examples:
         >>> percent, rank = (MetricFacts(name="m", title="", unit=unit) for unit in ("percent", "rank"))
@@ -178,7 +176,7 @@ def _amount(metric: MetricFacts, size: float, *, unit: bool = True) -> str:
 
 
 def margin(metric: MetricFacts, size: float | None) -> str:
-    """A margin with its unit, without needless decimals; empty without a margin.
+    """Return a margin with its unit, without needless decimals; empty without a margin.
 
     Examples:
         >>> percent, points = (MetricFacts(name="m", title="", unit=unit) for unit in ("percent", "points"))

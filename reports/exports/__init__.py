@@ -43,7 +43,7 @@ FORMATS = {
 
 
 def export_results(data: ReportData, target: str | Path, *, kind: str | None = None) -> list[Path]:
-    """Writes results for another program.
+    """Write results for another program.
 
     Args:
         data: The results, with those of their encoders and corpora.

@@ -35,7 +35,7 @@ _SHORT = {"t2i": r"T$\rightarrow$I", "i2t": r"I$\rightarrow$T", "pairs": "pairs"
 
 
 def escape_latex(text: str) -> str:
-    r"""Text that LaTeX prints as it is; ``?`` for what its standard fonts lack.
+    r"""Return text that LaTeX prints as it is; ``?`` for what its standard fonts lack.
 
     Examples:
         >>> escape_latex("hf_dual & 50 % – {x}")
@@ -58,7 +58,7 @@ def _escaped(character: str) -> str:
 
 
 def breakable(name: str) -> str:
-    r"""A name that may be broken behind every sign; where nothing else helps, also in long words.
+    r"""Return a name that may be broken behind every sign; where nothing else helps, also in long words.
 
     Examples:
         >>> breakable("tiny-clip"), breakable("my_clip-vit")
@@ -77,7 +77,7 @@ def breakable(name: str) -> str:
 
 
 def tabular(columns: str, lines: Iterable[str], *, width: str = r"\linewidth") -> str:
-    """A table with rules above and below; ``X`` in ``columns`` is a text that is wrapped."""
+    """Return a table with rules above and below; ``X`` in ``columns`` is a text that is wrapped."""
     wrapped = columns.replace("X", r">{\raggedright\arraybackslash}X")
     body = "\n".join(f"  {line}" for line in lines)
     return (
@@ -86,12 +86,12 @@ def tabular(columns: str, lines: Iterable[str], *, width: str = r"\linewidth") -
 
 
 def line(*cells: str) -> str:
-    """One row."""
+    """Return one row."""
     return " & ".join(cells) + r" \\"
 
 
 def column_table(data: ReportData) -> str:
-    """The headline results of every corpus as floats that are as wide as a column; empty without any.
+    """Return the headline results of every corpus as floats that are as wide as a column; empty without any.
 
     A block for every corpus, with at most two results side by side, each with its interval; ``ties`` is the share of
     queries with a tie. Marked are the highest result, and by the tests against it: equivalent, undecided, and what no
@@ -101,7 +101,7 @@ def column_table(data: ReportData) -> str:
         RequestError: The intervals of the results, those of a user's metrics left aside, were made in several ways.
     """
     _check_intervals(row for row in data.results if not data.metric(row.metric).has_table)
-    ties = has_ties(data)
+    ties = any(row.tie_share for task in headline_tasks(data) for row in data.ranked(*task[:3]))
     tables: list[list[list[str]]] = []
     for corpus in data.corpus_names():
         tasks = headline_tasks(data, corpus)
@@ -150,11 +150,6 @@ def _lines_of(row: str) -> int:
     return max(1 + len(text.strip()) // _WRAPPED_AT for text in texts)
 
 
-def has_ties(data: ReportData) -> bool:
-    """True if a headline result has queries with a tie."""
-    return any(row.tie_share for task in headline_tasks(data) for row in data.ranked(*task[:3]))
-
-
 def _block(data: ReportData, corpus: str, tasks: Sequence[Task], *, ties: bool) -> list[str]:
     """Return the lines of one corpus: its name, its metrics, and one line for each encoder, best first."""
     blank = [""] * (2 - len(tasks))
@@ -182,7 +177,7 @@ def _figure(data: ReportData, task: Task, row: Result | None) -> str:
 
 
 def marked(data: ReportData, task: Task, row: Result) -> str:
-    """A value: the highest bold, those that the tests do not tell from it and from chance with their marks."""
+    """Return a value: the highest bold, those that the tests do not tell from it and from chance with their marks."""
     value = escape_latex(words.value(data.metric(task.metric), row.value))
     kind, _ = stand(data, *task[:3], row.encoder)
     shown = {"best": _BEST, "equal": _EQUIVALENT}.get(kind, "%s") % value
@@ -207,7 +202,7 @@ def _caption(data: ReportData, *, ties: bool) -> str:
 
 
 def page_table(title: str, columns: str, heads: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> str:
-    """A table that is as wide as the page's text, in pieces that fit a page; empty without rows."""
+    """Return a table that is as wide as the page's text, in pieces that fit a page; empty without rows."""
     pieces: list[list[str]] = []
     for row in (line(*cells) for cells in rows):
         if not pieces or sum(map(_lines_of, [*pieces[-1], row])) > _PAGE_LINES:
@@ -223,7 +218,7 @@ def page_table(title: str, columns: str, heads: Sequence[str], rows: Sequence[Se
 
 
 def printed(table: Table) -> str:
-    """A table of the report for the width of a page."""
+    """Return a table of the report for the width of a page."""
     numeric = [column.numeric for column in table.columns]
     texts = ([show.bracketed(cell.text, cell.note) for cell in row] for row in table.rows)
     rows = [
@@ -235,7 +230,7 @@ def printed(table: Table) -> str:
 
 
 def figures_tables(data: ReportData) -> str:
-    """The results of the headline protocols of each corpus with intervals, ties in columns of their own; then a user's.
+    """Return the results of each corpus's headline protocols with intervals and columns for ties; then a user's.
 
     Where ties change a result, ``all lost`` and ``all won`` are its values with all of them lost and won.
     """
@@ -270,7 +265,7 @@ def _figures(data: ReportData, corpus: str, *, own: bool) -> str:
 
 
 def latex_files(data: ReportData, name: str) -> dict[str, bytes]:
-    r"""One file: the table for a column, and all results for the width of a page."""
+    r"""Return one file: the table for a column, and all results for the width of a page."""
     main, more = column_table(data), figures_tables(data)
     if not main and not more:
         return {}

@@ -53,7 +53,11 @@ class MtebSubset(NamedTuple):
 
 
 def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """One file per encoder and task; the languages of one corpus and direction share a file."""
+    """Return one file per encoder and task; the languages of one corpus and direction share a file.
+
+    Raises:
+        RequestError: Two encoders are of one checkpoint and revision, which have one folder.
+    """
     files: dict[str, bytes] = {}
     for encoder, spec in sorted(data.specs.items()):
         folder = f"results/{spec.checkpoint.replace('/', '__').replace(' ', '_')}/{spec.revision}"
@@ -70,6 +74,11 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
             document |= {"scores": {split: entries}, "evaluation_time": None, "kg_co2_emissions": None}
             files[f"{folder}/{label}.json"] = json_bytes(document)
         if tasks:
+            if f"{folder}/model_meta.json" in files:
+                raise RequestError(
+                    f"{encoder} and another encoder are both {spec.checkpoint} at {spec.revision}, which MTEB takes "
+                    "for one model; name one of them with --encoder"
+                )
             meta = {"name": spec.checkpoint, "revision": spec.revision, "embed_dim": spec.dim, "capim_name": encoder}
             files[f"{folder}/model_meta.json"] = json_bytes(meta)
     return files
@@ -78,7 +87,7 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
 def _entry(
     data: ReportData, corpus: str, protocol: Protocol, rows: Mapping[str, Result], spec: EncoderSpec
 ) -> tuple[tuple[str, str, str], dict[str, object]]:
-    """The name of a task with the revision and split of its data, and the scores of one of its subsets.
+    """Return the name of a task with the revision and split of its data, and the scores of one of its subsets.
 
     ``rows``: the results by metric.
     """
@@ -108,7 +117,7 @@ def _entry(
 
 
 def their_task(corpus: Corpus, protocol: Protocol, spec: EncoderSpec, metrics: Collection[str]) -> MtebSubset | None:
-    """The task of MTEB that a protocol of a corpus is, by the numbers of its texts; None if there is none.
+    """Return the task of MTEB that a protocol of a corpus is, by the numbers of its texts; None if there is none.
 
     ``metrics`` are those that are stored: without the main score of a task its name cannot be used.
     """
@@ -135,7 +144,7 @@ def their_task(corpus: Corpus, protocol: Protocol, spec: EncoderSpec, metrics: C
 
 
 def _judged_task(corpus: Corpus, protocol: Protocol) -> MtebSubset | None:
-    """The subset of its own task that a published corpus is under a protocol; None for several languages together.
+    """Return the subset of its own task that a published corpus is under a protocol; None for several languages.
 
     Also None for the second versions of ViDoRe 3: MTEB's documents are pages with their text there, ours are pages.
     """
@@ -150,7 +159,7 @@ def _judged_task(corpus: Corpus, protocol: Protocol) -> MtebSubset | None:
 
 
 def language_of_queries(corpus: Corpus, protocol: Protocol) -> str:
-    """The language of the queries of a judged corpus under a protocol; empty for several."""
+    """Return the language of the queries of a judged corpus under a protocol; empty for several."""
     if protocol.kind != "judged":
         return ""
     own = set(corpus.captions["language"].to_pylist())
@@ -159,12 +168,12 @@ def language_of_queries(corpus: Corpus, protocol: Protocol) -> str:
 
 @cache
 def their_tasks() -> dict[str, Any]:
-    """Corpus -> the numbers of the texts of MTEB's subsets, and its tasks (``mteb_tasks.toml``)."""
+    """Return corpus -> the numbers of the texts of MTEB's subsets, and its tasks (``mteb_tasks.toml``)."""
     return tomllib.loads(Path(__file__).with_name("mteb_tasks.toml").read_text(encoding="utf-8"))
 
 
 def mteb_language(code: str) -> str:
-    """The ISO 639-3 code with script that MTEB uses, or the code as given if it is not a known language.
+    """Return the ISO 639-3 code with script that MTEB uses, or the code as given if it is not a known language.
 
     Examples:
         >>> mteb_language("de"), mteb_language("pt-BR"), mteb_language("ko"), mteb_language("xx")
@@ -182,7 +191,7 @@ TYPES = {"t2i": "text-to-image-retrieval", "i2t": "image-to-text-retrieval"}  # 
 
 
 def model_index_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """The ``model-index`` of a model card: the headline results of one encoder, as huggingface_hub writes them.
+    """Return the ``model-index`` of a model card: the headline results of one encoder, as huggingface_hub writes them.
 
     It is the YAML between the two lines ``---`` of a card, and that ``huggingface_hub.metadata_update``
     takes. Values are fractions, 0 to 1. ``args`` of a metric are the interval and the revision of the model; the

@@ -48,7 +48,7 @@ def paper_files(data: ReportData, _: str) -> dict[str, bytes]:
         return {}
     forest = _forest(data)
     pictures, captions = ({"forest.pdf": forest}, {"forest.pdf": FOREST}) if forest else ({}, {})
-    for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
+    for corpus in data.corpus_names(lambda p: (of := Protocol.of(p)).is_of_language and of.direction == "t2i"):
         if len(standing.languages(data, corpus)) > 1:
             name, what = f"languages-{corpus}.pdf", f"R@1 of {breakable(corpus)}, text to image, by language"
             pictures[name], captions[name] = _languages(data, corpus), f"{what}, in percent; translators averaged."
@@ -64,7 +64,7 @@ def paper_files(data: ReportData, _: str) -> dict[str, bytes]:
 
 
 def _document(captions: Mapping[str, str]) -> str:
-    """The paper with its pictures, each with its caption."""
+    """Return the paper with its pictures, each with its caption."""
     figures = "".join(
         "\\begin{figure}[t]\n\\centering\n"
         f"\\includegraphics[width=\\columnwidth,height=.8\\textheight,keepaspectratio]{{{name}}}\n"
@@ -109,8 +109,9 @@ def methods(data: ReportData) -> str:
     corpora = []
     for name, corpus in sorted(data.corpora.items()):
         size = f"{corpus.images.num_rows:,} images, {corpus.captions.num_rows:,} captions"
-        corpora.append(f"{breakable(name)} ({size}){_cite(*_OF_CORPORA.get(name.partition('-sample')[0], ()))}")
-    encoders = show.encoders(len(data.encoder_names()))
+        of = next((keys for whole, keys in _OF_CORPORA.items() if f"{name}-".startswith(f"{whole}-")), ())  # or a part
+        corpora.append(f"{breakable(name)} ({size}){_cite(*of)}")
+    encoders = show.count(len(data.encoder_names()), "encoder")
     sentences = [
         f"We evaluate {encoders} on {show.listing(corpora)} with capim~{version('capim')}.",
         "Every image and caption is encoded once; the results are computed from the stored embeddings by exact search.",
@@ -215,13 +216,13 @@ def _pdf(svg: str) -> bytes:
 
 
 def _forest(data: ReportData) -> bytes:
-    """One drawing below the other for every headline result with two contenders or more; empty without any."""
+    """Return one drawing below the other for every headline result with two contenders or more; empty without any."""
     drawn = [chart for task in headline_tasks(data) if (chart := tests.of_task(data, task)) is not None]
     return _pdf(stacked((chart.title, chart.svg) for chart in drawn)) if drawn else b""
 
 
 def _languages(data: ReportData, corpus: str) -> bytes:
-    """R@1 of text to image by language and encoder, both best first; translators averaged."""
+    """Return R@1 of text to image by language and encoder, both best first; translators averaged."""
     cells: dict[tuple[str, str], float] = {}
     for code in standing.languages(data, corpus):
         for name in data.encoder_names(corpus):

@@ -14,35 +14,35 @@ import pyarrow.parquet
 from capim.reports import format as show
 from capim.reports.rows.report_data import R1, ReportData
 from capim.reports.rows.speed import qps_v28
-from capim.reports.rows.standing import MEASURES, NDCG
 from capim.reports.sections import languages
 from capim.store.files import json_value, write_csv
 from capim.store.row_types import columns_of, table_of
 from capim.store.schema import Result
+from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG
 from capim.tasks.protocols import ALL_QUADRUPLES, I2T_ANY, I2T_ANY5, T2I_ALL, T2I_FIRST, Protocol, language_id
 
 SCHEMA_ID = "capim-results/1"
 
 
 def results_table(data: ReportData) -> pa.Table:
-    """The results with the columns of their stored table."""
+    """Return the results with the columns of their stored table."""
     return table_of(Result, data.results)
 
 
 def csv_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """One CSV; nulls are empty."""
+    """Return one CSV; nulls are empty."""
     return {name: csv_bytes(results_table(data).to_pylist())}
 
 
 def csv_bytes(rows: Sequence[Mapping[str, object]], names: Sequence[str] = ()) -> bytes:
-    """Rows with the same keys as CSV with a header; ``names``: the columns, where there may be no row."""
+    """Return rows with the same keys as CSV with a header; ``names``: the columns, where there may be no row."""
     target = io.StringIO()
     write_csv(rows, names or list(rows[0]), target)
     return target.getvalue().encode()
 
 
 def parquet_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """One Parquet file with the store's own types."""
+    """Return one Parquet file with the store's own types."""
     return {name: parquet_bytes(results_table(data))}
 
 
@@ -54,7 +54,7 @@ def parquet_bytes(table: pa.Table) -> bytes:
 
 
 def json_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """The rows, and next to them their JSON Schema (draft 2020-12)."""
+    """Return the rows, and next to them their JSON Schema (draft 2020-12)."""
     beside = f"{name.removesuffix('.json')}.schema.json"
     rows = results_table(data).to_pylist()
     document = {"$schema": f"./{beside}", "format": SCHEMA_ID, "digest": data.digest, "results": rows}
@@ -62,12 +62,12 @@ def json_files(data: ReportData, name: str) -> dict[str, bytes]:
 
 
 def json_bytes(value: object) -> bytes:
-    """A document as indented JSON."""
+    """Return a document as indented JSON."""
     return (json.dumps(json_value(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def json_schema() -> dict[str, object]:
-    """The JSON Schema of a document of result rows."""
+    """Return the JSON Schema of a document of result rows."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA_ID,
@@ -83,7 +83,7 @@ def json_schema() -> dict[str, object]:
 
 
 def row_schema(columns: pa.Schema, *, without: Sequence[str] = ()) -> dict[str, object]:
-    """The JSON Schema of a row.
+    """Return the JSON Schema of a row.
 
     Examples:
         >>> row_schema(columns_of(Result))["properties"]["value"]
@@ -115,7 +115,7 @@ V28_PROTOCOLS = {"T2I": (T2I_FIRST, T2I_ALL), "I2T": (I2T_ANY5, I2T_ANY)}
 
 
 def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """The combined CSV of the V28 seed: a row per encoder and retrieval corpus, in percent, best T2I R@1 first.
+    """Return the combined CSV of the V28 seed: a row per encoder and retrieval corpus, in percent, best T2I R@1 first.
 
     The seed's T2I used the first caption and its I2T captions 0 to 4. For a corpus without such a protocol the
     headline protocol is used; the protocol columns name the one used. In the seed's printed table, Winoground text and
@@ -147,8 +147,10 @@ def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
     return {name: csv_bytes(rows)} if rows else {}
 
 
-_COCO_SM_NAMES = {**{f"R@{k}": f"recall@{k}" for k in (1, 5, 10)}, NDCG: "ndcg@20"}
-COLUMNS = tuple((f"{d}.{_COCO_SM_NAMES[metric]}", d, metric) for d, metric in MEASURES if metric in _COCO_SM_NAMES)
+COLUMNS = (  # of COCO-SM's files, in order: heading, direction, metric
+    *((f"{d}.recall@{k}", d, f"R@{k}") for d in ("t2i", "i2t") for k in (1, 5, 10)),
+    *((f"{d}.ndcg@20", d, CONSISTENCY_NDCG.name) for d in ("t2i", "i2t")),
+)
 TRANSLATORS = ("google", "bing", "nllb")  # the order that the seed evaluated in
 LANGUAGES = (
     *("en", "ar", "de", "fr", "he", "hi", "hy", "id", "it", "ja", "ko"),
@@ -181,7 +183,7 @@ def coco_sm_files(data: ReportData, name: str) -> dict[str, bytes]:
 
 
 def in_seed_order(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Languages and translators in the order of the seed's files.
+    """Return languages and translators in the order of the seed's files.
 
     It evaluated translator by translator and sorted by language with pandas' quicksort, which is not stable: only the
     same sort of the same list gives the order of the translators within a language.
@@ -200,7 +202,7 @@ def in_seed_order(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def reduced(lines: Sequence[Line]) -> list[dict[str, str]]:
-    """COCO-SM's reduced table: means over translators, then over languages for all and for each translator.
+    """Return COCO-SM's reduced table: means over translators, then over languages for all and for each translator.
 
     Args:
         lines: One per language and translator, in the seed's order.
@@ -224,7 +226,7 @@ def reduced(lines: Sequence[Line]) -> list[dict[str, str]]:
     groups = {"all": means, **{way: values[frame["meta"] == way] for way in ways}}
 
     def mean_text(found: pd.Series[float]) -> str:
-        """The mean ± standard deviation with n - 1, as COCO-SM prints them."""
+        """Return the mean ± standard deviation with n - 1, as COCO-SM prints them."""
         text = f"{found.mean():.3f}" if found.count() else ""
         return f"{text} ± {found.std():.3f}" if found.count() > 1 else text
 

@@ -30,7 +30,7 @@ class TrackedRun(NamedTuple):
 
 
 def tracked_runs(data: ReportData) -> Iterator[TrackedRun]:
-    """One run for each encoder, in the order of their names."""
+    """Yield one run for each encoder, in the order of their names."""
     corpora = {f"corpus.{name}": corpus.fingerprint for name, corpus in sorted(data.corpora.items())}
     for encoder, spec in sorted(data.specs.items()):
         identity: dict[str, Any] = {**spec.identity(), "fingerprint": spec.fingerprint}
@@ -50,7 +50,7 @@ def tracked_runs(data: ReportData) -> Iterator[TrackedRun]:
 
 
 def _metric_name(name: str) -> str:
-    """A name that both programs accept.
+    """Return a name that both programs accept.
 
     Examples:
         >>> _metric_name("coco/t2i/all+i2t/any/R@1")
@@ -60,7 +60,7 @@ def _metric_name(name: str) -> str:
 
 
 def log_to_mlflow(data: ReportData, target: str, report: Path | None) -> list[str]:
-    """Logs to an MLflow tracking URI (a server, ``sqlite:///…``, a folder); returns a line for each run.
+    """Log to an MLflow tracking URI (a server, ``sqlite:///…``, a folder); return a line for each run.
 
     Raises:
         RequestError: MLflow is not installed, or it does not take the target.
@@ -90,7 +90,7 @@ def _to_mlflow(client: Any, experiment: str, run: TrackedRun, report: Path | Non
 
 
 def log_to_wandb(data: ReportData, target: str, report: Path | None) -> list[str]:
-    """Logs to a project of Weights & Biases; returns a line for each run. ``WANDB_MODE=offline`` keeps them local.
+    """Log to a project of Weights & Biases; return a line for each run. ``WANDB_MODE=offline`` keeps them local.
 
     The library's own record of the machine, the command line, the code and its output is switched off.
 

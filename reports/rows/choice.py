@@ -19,9 +19,9 @@ from typing import Literal
 
 from capim.reports import format as show
 from capim.reports.elements.page import Kind
-from capim.reports.rows.report_data import R1, Detail, ReportData, ends
+from capim.reports.rows.report_data import R1, Detail, ReportData
 from capim.reports.rows.speed import bytes_per_image, image_rate
-from capim.reports.rows.standing import Task, broken, claimed, conclusions, counted_tasks, headline_tasks, values
+from capim.reports.rows.standing import Task, broken, conclusions, counted_tasks, deciding_ends, headline_tasks, values
 from capim.store.errors import RequestError, unknown
 
 COLUMNS = ("encoder", "mean", "difference", "low", "high", "is")  # of a choice, as it is printed
@@ -55,7 +55,7 @@ class Limit:
     levels: Mapping[str, float] = field(default_factory=dict)
 
     def broken(self, encoder: str, bound: float) -> str:
-        """Why an encoder does not keep the limit; empty where it does."""
+        """Return why an encoder does not keep the limit; empty where it does."""
         if (known := self.values.get(encoder)) is None:
             return f"{self.name} not known"
         keeps = known >= bound if self.at_least else known <= bound
@@ -66,7 +66,8 @@ class Limit:
 class Placed:
     """One encoder of a choice: its weighted mean, and the difference to the first with its interval, in points.
 
-    ``open``: not shown to be worse than the first; ``not tested``: a task with a weight has no test of the two.
+    ``open``: not shown to be worse than the first; ``not tested``: a task with a weight has no test of the two, or no
+    interval that holds for all pairs.
     """
 
     encoder: str
@@ -130,7 +131,7 @@ def limits(data: ReportData) -> list[Limit]:
 
 
 def licence_level(text: str) -> float | None:
-    """The highest of :data:`LEVELS` that a licence keeps, 0 for none, and of several joined by "and" the least.
+    """Return the highest of :data:`LEVELS` that a licence keeps, 0 for none, and of several joined by "and" the least.
 
     None where one is not known, which mteb calls "not specified".
 
@@ -201,7 +202,7 @@ def best_first(data: ReportData) -> list[str]:
 
 
 def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
-    """The weights that ``CORPUS=70``, ``CORPUS:PROTOCOL=70`` or ``CORPUS:t2i/de=70`` mean.
+    """Return the weights that ``CORPUS=70``, ``CORPUS:PROTOCOL=70`` or ``CORPUS:t2i/de=70`` mean.
 
     A corpus is divided equally among its headline tasks; a language, equally among its translators.
 
@@ -218,7 +219,8 @@ def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
             raise RequestError(f"weights: {unknown('task', name, names)}")
         found |= {task: found.get(task, 0.0) + weight / len(same) for task in same}
     if not any(found.values()):
-        raise RequestError(f"weights: expected at least one above 0, such as --weights {names[0]}=100")
+        example = next(iter(names), "CORPUS")
+        raise RequestError(f"weights: expected at least one above 0, such as --weights {example}=100")
     return found
 
 
@@ -235,7 +237,7 @@ def _of_languages(data: ReportData) -> dict[str, list[Task]]:
 
 
 def bounds_of(data: ReportData, texts: Iterable[str]) -> dict[str, float]:
-    """The bounds that ``bytes=1024``, ``licence=free`` or ``unseen`` mean, by the keys of :func:`limits` and UNSEEN.
+    """Return the bounds that ``bytes=1024``, ``licence=free`` or ``unseen`` mean, by key of :func:`limits`, or UNSEEN.
 
     Raises:
         RequestError: A text that is no bound, or a limit on a fact that no encoder has.
@@ -268,7 +270,7 @@ def _number(text: str, option: str, example: str) -> tuple[str, float]:
 
 
 def choose(data: ReportData, weights: Mapping[Task, float], bounds: Mapping[str, float]) -> Choice:
-    """The choice with weights of tasks, which are scaled to a sum of 1, and with bounds of :func:`limits` by key.
+    """Return the choice with weights of tasks, scaled to a sum of 1, and with bounds of :func:`limits` by key.
 
     Tasks that enter no mean have no weight, unless none of them enters one: then nobody is ranked.
     """
@@ -316,9 +318,10 @@ def _placed(
     difference, below, above = 0.0, dict[str, float](), dict[str, float]()
     for task, weight in share.items():
         row = data.comparison(*task[:3], name, first)
-        if row is None or row.difference is None:
+        interval = None if row is None else deciding_ends(row)
+        if row is None or row.difference is None or interval is None:
             return Placed(encoder=name, value=mean, state="not tested")
-        size, (least, most) = row.difference, ends(row.difference, claimed(row).ci_low, claimed(row).ci_high)
+        size, (least, most) = row.difference, interval
         if row.lower_is_better:
             size, least, most = -size, -most, -least
         difference += 100 * weight * size
@@ -341,9 +344,10 @@ def _spread(halves: Mapping[str, float], together: Mapping[str, Mapping[str, flo
 def _stable(
     known: Mapping[Task, Mapping[str, float]], share: Mapping[Task, float], task: Task, order: list[str]
 ) -> tuple[float, float]:
-    """The shares of a task between which the first place is that of ``order``; both means are linear in the share."""
+    """Return the shares of a task between which ``order`` has the same first place; means are linear in the share."""
     low, high = 0.0, 1.0
-    rest = {other: weight / (1 - share[task]) for other, weight in share.items() if other != task}
+    total = math.fsum(weight for other, weight in share.items() if other != task)  # 1 - share[task] may be 0
+    rest = {other: weight / total for other, weight in share.items() if other != task}
     for name in order[1:]:
         here = known[task][order[0]] - known[task][name]
         there = math.fsum(weight * (known[other][order[0]] - known[other][name]) for other, weight in rest.items())

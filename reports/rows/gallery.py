@@ -95,7 +95,7 @@ class RankedList:
 
     @staticmethod
     def of(encoder: str, row: Outcome, length: int = LONGEST_LIST) -> RankedList:
-        """The list of one row of outcomes, so many items long."""
+        """Return the list of one row of outcomes, so many items long."""
         best, worst = row.relevant_rank_best or [row.rank_best], row.relevant_rank_worst or [row.rank_worst]
         return RankedList(
             encoder=encoder,
@@ -145,7 +145,7 @@ class SelectedQuery:
     relevant: tuple[int, ...] = ()
 
     def images(self, length: int = LONGEST_LIST) -> set[int]:
-        """Rows of the images that it shows, with lists of this length."""
+        """Return rows of the images that it shows, with lists of this length."""
         answers = Protocol.of(self.protocol).sides[1]
         first = {ord_ for ranked in self.lists for ord_, _ in ranked.top[:length]} if answers == "image" else ()
         return {self.image, *self.relevant[:LONGEST_LIST], *first}
@@ -175,11 +175,11 @@ class Totals:
 def gallery_tasks(
     source: EmbeddingStore, results: Sequence[Result], slices: Iterable[Slice], corpora: Mapping[str, Corpus]
 ) -> Iterator[GalleryTask]:
-    """The tasks of the gallery, by corpus and direction; of a corpus without outcomes there is none."""
+    """Yield the tasks of the gallery, by corpus and direction; of a corpus without outcomes there is none."""
     by_corpus = grouped(results, lambda row: row.corpus)
     errors = [row for row in slices if row.analysis == ERRORS and row.feature in EXAMPLES and row.detail]
     for corpus, contents in corpora.items():
-        by_protocol = grouped(by_corpus[corpus], lambda row: row.protocol)
+        by_protocol = grouped(by_corpus.get(corpus, ()), lambda row: row.protocol)
         for direction, protocols in shown_protocols(by_protocol, contents).items():
             by_encoder = grouped((row for name in protocols for row in by_protocol[name]), lambda row: row.encoder)
             examples: dict[str, list[str]] = {}
@@ -206,7 +206,7 @@ def gallery_tasks(
 
 
 def shown_protocols(evaluated: Mapping[str, Sequence[Result]], corpus: Corpus) -> dict[Direction, list[str]]:
-    """Direction to the protocols that the gallery shows of a corpus, of those with results.
+    """Return direction -> protocols that the gallery shows of a corpus, among those with results.
 
     Quadruples and pairs are shown as such, because their images are near copies of each other. Otherwise the two of the
     literature and those of every other language, of these the ones that most encoders have; of judged documents that of
@@ -230,7 +230,7 @@ def shown_protocols(evaluated: Mapping[str, Sequence[Result]], corpus: Corpus) -
 
 
 def relevant_documents(corpus: Corpus, ground_truth: str) -> dict[int, tuple[int, ...]]:
-    """Row of each judged query to the rows of its relevant documents, highest grade first; of a class to its images."""
+    """Return judged query -> its relevant documents, highest grade first, by row; of a class its images."""
     truth, direction, asks, answers = (
         (LABEL, "i2t", "item_id", "query_id") if ground_truth == CLASS else (ground_truth, "t2i", "query_id", "item_id")
     )
@@ -244,7 +244,7 @@ def relevant_documents(corpus: Corpus, ground_truth: str) -> dict[int, tuple[int
 
 
 def _places(ids: pa.ChunkedArray, items: pa.Table) -> list[int]:
-    """The rows of items with these ids."""
+    """Return the rows of items with these ids."""
     return cast("list[int]", pc.index_in(ids, items["id"].combine_chunks()).to_pylist())
 
 
@@ -261,7 +261,7 @@ def _outcomes(source: EmbeddingStore, evaluations: Mapping[str, Sequence[str]]) 
 
 
 def select_queries(tasks: Sequence[GalleryTask]) -> tuple[list[SelectedQuery], list[Totals]]:
-    """The queries of the gallery, by task, kind and position in the corpus, and the totals of every task.
+    """Return the queries of the gallery, by task, kind and position in the corpus, and the totals of every task.
 
     At most ``MOST_CASES``, to which the tasks contribute in turn, with at most ``MOST_ITEMS`` items in their lists and
     ``MOST_PICTURES`` images (``SHRINKING``). An encoder that was evaluated on other queries than the first of its task
@@ -325,7 +325,7 @@ class _Sheet:
         )
 
     def totals(self) -> Totals:
-        """The numbers of all queries of the task."""
+        """Return the numbers of all queries of the task."""
         names, missed, found = list(self.tables), is_missed(self.low), is_found(self.high)
         return Totals(
             corpus=self.task.corpus,
@@ -362,13 +362,13 @@ def _candidates(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[s
 
 
 def _by(weight: NDArray[np.int32], mask: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """The rows of a mask, largest weight first, equal weights in order."""
+    """Return the rows of a mask, largest weight first, equal weights in order."""
     rows = np.flatnonzero(mask)
     return rows[np.argsort(-weight[rows].astype(np.int64), kind="stable")]
 
 
 def _without_repeats(sheet: _Sheet) -> Iterator[tuple[str, int]]:
-    """Kind and row: one of every kind in turn, protocols in turn within it, at most one per image and protocol."""
+    """Yield kind and row: one of every kind in turn, protocols in turn within it, one per image and protocol."""
     lists = [
         (kind, list(_in_turn(rows, sheet.protocols[rows], start)))
         for start, (kind, rows) in enumerate(sheet.candidates)
@@ -384,7 +384,7 @@ def _without_repeats(sheet: _Sheet) -> Iterator[tuple[str, int]]:
 
 
 def _in_turn(rows: NDArray[np.intp], protocols: NDArray[np.object_], start: int) -> Iterator[int]:
-    """The first ``MOST_CASES`` rows of every protocol, protocols in turn, beginning with another one per ``start``.
+    """Yield the first ``MOST_CASES`` rows of every protocol, in turn, beginning with another protocol per ``start``.
 
     Examples:
         >>> list(_in_turn(np.array([1, 2, 3]), np.array(["a", "a", "b"], dtype=object), 1))
@@ -404,7 +404,7 @@ def _fits(queries: Sequence[SelectedQuery], length: int) -> bool:
 
 
 def map_key(corpus: str, encoder: str, query: int, image: int) -> str:
-    """The key of a map among the pictures of a report."""
+    """Return the key of a map among the pictures of a report."""
     return f"{corpus}/{encoder}/{query}/{image}"
 
 

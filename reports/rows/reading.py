@@ -61,7 +61,7 @@ def read_report_data(
     gallery: bool = True,
     serve: str = "",
 ) -> ReportData:
-    """All rows that a report of this store shows.
+    """Return all rows that a report of this store shows.
 
     Args:
         source: The store.
@@ -86,11 +86,11 @@ def read_report_data(
     def stored(row_type: type[R]) -> list[R]:
         return source.all(row_type) if run is None else source.rows_of_run(row_type, run)
 
-    results, every = stored(Result), source.all(Result)
-    written = every
+    written = source.all(Result)  # once: another process may replace rows in between
+    results = written if run is None else source.rows_of_run(Result, run)
     if not results:
         fault = f"run {run!r} has no results" if run else "there are no results yet"
-        with_results = ", ".join(sorted({row.run for row in every})[-5:])
+        with_results = ", ".join(sorted({row.run for row in written})[-5:])
         newest_runs = f"the newest runs with results: {with_results}"
         step = newest_runs if with_results else "run `capim run` (or `capim demo`) first"
         raise RequestError(f"store {source.uri}: {fault}; {step}")
@@ -103,7 +103,7 @@ def read_report_data(
     metrics = facts_of_metrics(source, newest)  # without those of earlier releases that are no more
     newest = [row for row in newest if row.metric in metrics]
     current = [row for row in current_results(results, meant) if row.metric in metrics]
-    results, every = (_named(rows, corpus=corpora, encoder=encoders, protocol=protocols) for rows in (results, every))
+    results, every = (_named(rows, corpus=corpora, encoder=encoders, protocol=protocols) for rows in (results, written))
     dropped = Counter(row.corpus for row in results if row.corpus_fingerprint in gone)
     results = [row for row in results if row.corpus_fingerprint not in gone]
     left_out = [f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())]
@@ -111,7 +111,8 @@ def read_report_data(
     keys, shown = {row.result for row in results}, {row.protocol for row in results}
     current_keys = {row.result for row in current}
     newest, kept = ([row for row in rows if row.result in keys] for rows in (newest, current))
-    if not newest:
+    left_out += _outdated(row for row in newest if row.result not in current_keys)
+    if not kept:
         raise RequestError(
             f"store {source.uri}: no current results have these names, only {'; '.join(left_out)}; run `capim run` "
             "with them, or name these fingerprints"
@@ -137,10 +138,7 @@ def read_report_data(
     in_order = sorted(source.sealed_sets(), key=lambda one: (one.key.corpus, one.key.encoder, one.key.modality))
     specs = {name: source.encoder(fingerprint) for name, fingerprint in sorted(states.encoders.items())}
     thumbnails = _thumbnails(source, queries, contents)
-    left_out += [
-        *_outdated(row for row in newest if row.result not in current_keys),
-        *_incomplete(runs, states.encoders),
-    ]
+    left_out += _incomplete(runs, states.encoders)
     maps = {} if explain is None else match_maps(source, queries, specs, contents, thumbnails, explain)
     return ReportData(
         uri=without_paths(source.uri),
@@ -189,7 +187,7 @@ def _before(
     writers = {row.run for row in written}
     done = [(run.started, run.finished) for run in runs if run.run in writers and run.state == "completed"]
     newest = max(shown, key=lambda row: row.created).run
-    began = min(row.created for row in written if row.run == newest)
+    began = min(row.created for row in (*written, *shown) if row.run == newest)
     for started, finished in sorted(done, reverse=True):
         if finished is not None and finished < began - APART:
             return Before(ended=finished, results=results_until(source, written, finished), comparisons=comparisons)
@@ -203,7 +201,7 @@ def _asked(states: States, asked: Collection[str]) -> list[str]:
 
 
 def _named(rows: list[Result], **wanted: Sequence[str]) -> list[Result]:
-    """The rows of these names or shell patterns in some columns; all where none is named.
+    """Return the rows of these names or shell patterns in some columns; all where none is named.
 
     Raises:
         RequestError: A name has no row.
@@ -225,7 +223,7 @@ def _named(rows: list[Result], **wanted: Sequence[str]) -> list[Result]:
 def _features(
     queries: Sequence[SelectedQuery], corpora: Mapping[str, Corpus], describe: Describe
 ) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Corpus and query id to the features of the caption, for English captions."""
+    """Return corpus and query id -> features of the caption, for English captions."""
     captions = {}
     for query in (query for query in queries if query.direction == "t2i"):
         [caption] = rows_in(Caption, corpora[query.corpus].captions.slice(query.query, 1))
@@ -238,14 +236,14 @@ def _features(
 def _thumbnails(
     source: EmbeddingStore, queries: Iterable[SelectedQuery], corpora: Mapping[str, Corpus]
 ) -> dict[str, bytes]:
-    """Thumbnails of every image that the gallery shows, by hash; images without one are left out."""
+    """Return thumbnails of every image that the gallery shows, by hash; images without one are left out."""
     shown = (corpora[query.corpus].images["sha"][image].as_py() for query in queries for image in query.images())
     shas = {sha for sha in shown if sha is not None}
     return dict(sorted(source.thumbnails(sorted(shas)).items())) if shas else {}
 
 
 def _left_out(results: Iterable[Result], states: States) -> list[str]:
-    """One sentence per older state of a corpus or an encoder that has results in the store."""
+    """Return one sentence per older state of a corpus or an encoder that has results in the store."""
     sentences = set()
     for row in results:
         if states.corpora[row.corpus] != (fingerprint := row.corpus_fingerprint):
@@ -256,7 +254,7 @@ def _left_out(results: Iterable[Result], states: States) -> list[str]:
 
 
 def _outdated(results: Iterable[Result]) -> list[str]:
-    """One sentence per encoder and metric with results by an earlier version of the metric."""
+    """Return one sentence per encoder and metric with results by an earlier version of the metric."""
     found = {(row.metric, row.encoder, row.corpus, row.metric_version) for row in results}
     return [
         f"{metric} of {encoder} on {corpus} by another version of the metric ({version}): run `capim evaluate "
@@ -279,7 +277,7 @@ def _incomplete(runs: Sequence[Run], encoders: Mapping[str, str]) -> list[str]:
 def _larger_families(
     families: Mapping[Figure, tuple[list[Comparison], list[Comparison]]], results: Iterable[Result]
 ) -> tuple[str, ...]:
-    """A sentence for each corpus on which encoders were compared together with others that have no result here."""
+    """Return a sentence for each corpus on which encoders were compared with others that have no result here."""
     known = {(row.corpus, row.protocol, row.metric, row.encoder) for row in results}
     sizes = {
         figure[0]: (len(compared_encoders(every)), len(compared_encoders(shown)))
@@ -287,7 +285,7 @@ def _larger_families(
         if shown and any((*figure, encoder) not in known for encoder in compared_encoders(every))
     }
     return tuple(
-        f"On {corpus}, p-values are adjusted over the pairs of all {show.encoders(of_all)} that were compared; "
+        f"On {corpus}, p-values are adjusted over the pairs of all {show.count(of_all, 'encoder')} that were compared; "
         f"this report shows {of_shown} of them."
         for corpus, (of_all, of_shown) in sizes.items()
     )

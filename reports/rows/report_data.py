@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from capim.store import EmbeddingStore, SealedSet
@@ -40,7 +39,6 @@ from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
 if TYPE_CHECKING:
     from capim.reports.rows.gallery import SelectedQuery, Totals
-    from capim.tasks.statistics.ranking import RankSet
 
 Figure: TypeAlias = tuple[str, str, str]
 """Corpus, protocol and metric."""
@@ -145,7 +143,7 @@ class ReportData:
         return marks
 
     def picture(self, sha: str | None) -> str:
-        """The key of an image's picture in the page; empty where it has none.
+        """Return the key of an image's picture in the page; empty where it has none.
 
         A live page has the pictures of all images, at their own hashes; keys with a slash are those of maps.
         """
@@ -168,7 +166,7 @@ class ReportData:
         return {(*figure_of(row), row.encoder): row for row in self.results}
 
     def row(self, corpus: str, protocol: str, metric: str, encoder: str) -> ShownResult | None:
-        """The result of one encoder, or None where there is none."""
+        """Return the result of one encoder, or None where there is none."""
         return self._rows.get((corpus, protocol, metric, encoder))
 
     @cached_property
@@ -177,7 +175,7 @@ class ReportData:
         return {(*figure_of(row), row.encoder): row for row in self.slices if row.analysis == REFERENCE}
 
     def value(self, corpus: str, protocol: str, metric: str, encoder: str) -> float | None:
-        """The value of :meth:`row`; None also where the row has no value."""
+        """Return the value of :meth:`row`; None also where the row has no value."""
         row = self.row(corpus, protocol, metric, encoder)
         return None if row is None else row.value
 
@@ -187,21 +185,8 @@ class ReportData:
         return {(*figure_of(row), row.encoder_a, row.encoder_b): row for row in either}
 
     def comparison(self, corpus: str, protocol: str, metric: str, a: str, b: str) -> Comparison | None:
-        """The difference of ``a`` minus ``b`` with its test, whichever way round it is stored; None if not compared."""
+        """Return the difference of ``a`` minus ``b`` with its test, however it is stored; None if not compared."""
         return self._comparisons.get((corpus, protocol, metric, a, b))
-
-    def ranks(self, corpus: str, protocol: str, metric: str) -> dict[str, RankSet]:
-        """Encoder to the ranks that it can hold; empty unless every pair of two or more was compared."""
-        from capim.tasks.statistics.ranking import rank_encoders  # SciPy, which results need not
-
-        encoders = [r.encoder for r in self.ranked(corpus, protocol, metric) if r.value is not None]
-        pairs = [self.comparison(corpus, protocol, metric, a, b) for a, b in combinations(encoders, 2)]
-        found = [r for r in pairs if r is not None]
-        if not found or len(found) < len(pairs):
-            return {}
-        tests = [(r.encoder_a, r.encoder_b, r.difference or 0.0, r.p_adjusted) for r in found]
-        lower = any(row.lower_is_better for row in self.ranked(corpus, protocol, metric))
-        return rank_encoders(encoders, tests, lower_is_better=lower)
 
     @cached_property
     def _ranked(self) -> Mapping[Figure, tuple[ShownResult, ...]]:
@@ -216,7 +201,7 @@ class ReportData:
         return {corpus: {p: tuple(of[p]) for p in sorted(of)} for corpus, of in by_protocol.items()}
 
     def corpus_names(self, having: Callable[[str], bool] = lambda _: True) -> list[str]:
-        """Corpora with a protocol that ``having`` accepts: those with most queries first, then by name."""
+        """Return corpora with a protocol that ``having`` accepts: those with most queries first, then by name."""
         queries = {
             corpus: max((r.n_queries for p, rows in of.items() if having(p) for r in rows), default=-1)
             for corpus, of in self._protocols.items()
@@ -224,28 +209,28 @@ class ReportData:
         return sorted((name for name, n in queries.items() if n >= 0), key=lambda name: (-queries[name], name))
 
     def encoder_names(self, corpus: str | None = None) -> list[str]:
-        """Encoders with a result there, by name."""
+        """Return encoders with a result there, by name."""
         chosen = self._protocols if corpus is None else {corpus: self._protocols.get(corpus, {})}
         return sorted({r.encoder for of in chosen.values() for rows in of.values() for r in rows})
 
     def protocol(self, corpus: str, id_: str) -> Protocol:
-        """The protocol as the corpus has it; its titles say which captions it takes."""
+        """Return the protocol as the corpus has it; its titles say which captions it takes."""
         return Protocol.of(id_).on(self.corpora[corpus])
 
     def titled(self, corpus: str, id_: str) -> str:
-        """The title of a protocol on a corpus, with the id."""
+        """Return the title of a protocol on a corpus, with the id."""
         return self.protocol(corpus, id_).titled
 
     def protocols(self, corpus: str) -> list[str]:
-        """Protocol ids with a result on that corpus, by name."""
+        """Return protocol ids with a result on that corpus, by name."""
         return list(self._protocols.get(corpus, ()))
 
     def of(self, corpus: str, protocol: str) -> tuple[ShownResult, ...]:
-        """The results of one protocol on one corpus."""
+        """Return the results of one protocol on one corpus."""
         return self._protocols.get(corpus, {}).get(protocol, ())
 
     def ranked(self, corpus: str, protocol: str, metric: str) -> tuple[ShownResult, ...]:
-        """The rows of one metric, best first; without a value last; equal values by name."""
+        """Return the rows of one metric, best first; without a value last; equal values by name."""
         return self._ranked.get((corpus, protocol, metric), ())
 
     def metric(self, name: str) -> MetricFacts:
@@ -312,7 +297,7 @@ def ends(value: float, low: float | None, high: float | None) -> tuple[float, fl
 
 
 def reversed_comparison(row: Comparison) -> Comparison:
-    """A comparison of a minus b as b minus a: names, wins and losses exchanged, differences and effects turned."""
+    """Return a comparison of a minus b as b minus a: names, wins and losses exchanged, signs of differences turned."""
 
     def turned(number: float | None) -> float | None:
         return None if number is None else -number
@@ -335,13 +320,13 @@ def reversed_comparison(row: Comparison) -> Comparison:
 
 
 def detail_of(row: Slice) -> Detail:
-    """The details that an analysis stored with a slice, with its seconds per query."""
+    """Return the details that an analysis stored with a slice, with its seconds per query."""
     detail: Detail = json.loads(row.detail) if row.detail else {}
     return detail if row.seconds_per_query is None else {**detail, "seconds_per_query": row.seconds_per_query}
 
 
 def of_package(rows: Sequence[Slice]) -> str:
-    """The package of an analysis with the version that made these slices; empty for an analysis of capim."""
+    """Return the package of an analysis with the version that made these slices; empty for an analysis of capim."""
     package = (rows[0].analysis_version or "").partition(" of ")[2]
     return f" ({package})" if package else ""
 
@@ -353,7 +338,7 @@ OF_THE_MACHINE = ("host", "pid", "uses", "same_as")
 
 
 def without_paths(text: str) -> str:
-    """A text with every absolute path cut to its last part; addresses stay, without user and password.
+    """Return a text with every absolute path cut to its last part; addresses stay, without user and password.
 
     Examples:
         >>> without_paths("capim run --workspace /home/ada/work/ws --corpora ./photos")
@@ -376,10 +361,10 @@ def columns(row: object) -> dict[str, object]:
 
 
 def redact(settings: Mapping[str, object]) -> dict[str, Any]:
-    """Settings or columns without absolute paths."""
+    """Return settings or columns without absolute paths."""
     return {name: without_paths(value) if isinstance(value, str) else value for name, value in settings.items()}
 
 
 def redacted(row: M) -> M:
-    """A stored row of a run or a batch without the name of its machine and without absolute paths."""
+    """Return a stored row of a run or a batch without the name of its machine and without absolute paths."""
     return replace(row, **redact(vars(row)) | {"host": ""})

@@ -60,7 +60,7 @@ class Snapshot:
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
-    """The snapshot of a report, given as its folder, its ``report.html`` or its ``results.json``.
+    """Return the snapshot of a report, given as its folder, its ``report.html`` or its ``results.json``.
 
     Raises:
         RequestError: There is no such report, or it was not written by capim.
@@ -99,7 +99,7 @@ def _by_figure(rows: Iterable[Result]) -> dict[FigureKey, Result]:
 
 
 def results_of(page: str) -> Document:
-    """The ``results.json`` of the report of a page (path or URI); empty where it cannot be read: it is written."""
+    """Return the ``results.json`` of the report of a page (path or URI); empty if it cannot be read."""
     try:
         return _remembered(page) if "://" in page else _results(page)
     except (OSError, ValueError):
@@ -107,7 +107,7 @@ def results_of(page: str) -> Document:
 
 
 def first_screen(page: str, *, html: bool = False) -> str:
-    """The first screen of a report (path or URI), as markdown or as a page of HTML; empty if it is unreadable."""
+    """Return the first screen of a report (path or URI), as markdown or as a page of HTML; empty if unreadable."""
     try:
         text = _beside(page, "first.html" if html else "report.md").decode()
     except (OSError, ValueError):
@@ -124,7 +124,7 @@ _remembered = lru_cache(maxsize=1)(_results)  # of object storage, where a page 
 
 
 def _beside(page: str, name: str) -> bytes:
-    """The contents of a file of the report of a page (path or URI)."""
+    """Return the contents of a file of the report of a page (path or URI)."""
     system, path = file_system(page)
     with system.open_input_file(f"{path.rpartition('/')[0]}/{name}") as file:
         contents: bytes = file.read()
@@ -182,7 +182,7 @@ def _versions(runs: Iterable[str]) -> dict[str, str]:
 
 
 def end_of(store: EmbeddingStore, run: str) -> datetime:
-    """When a run ended, or last wrote a result.
+    """Return when a run ended, or last wrote a result.
 
     Raises:
         RequestError: There is no such run.
@@ -195,7 +195,7 @@ def end_of(store: EmbeddingStore, run: str) -> datetime:
 
 
 def changed_figures(old: Snapshot, new: Snapshot) -> list[FigureChange]:
-    """Every result that both reports have, ordered by corpus, protocol, metric and encoder."""
+    """Return every result that both reports have, ordered by corpus, protocol, metric and encoder."""
     return figure_changes(old.results, new.results, [*old.comparisons, *new.comparisons])
 
 

@@ -68,7 +68,7 @@ class Speed:
 
 
 def speeds(data: ReportData) -> list[Speed]:
-    """One entry per encoder, modality, device and precision that has counted batches."""
+    """Return one entry per encoder, modality, device and precision that has counted batches."""
     timed = (row for row in data.batches if not row.warmup and row.n_items > 0)
     groups = grouped(timed, lambda row: (row.encoder, row.modality, row.device, row.forward_precision))
     made = []
@@ -100,7 +100,7 @@ def speeds(data: ReportData) -> list[Speed]:
 
 
 def image_rate(data: ReportData) -> dict[str, Speed]:
-    """Encoder to its image speed, where the forward pass was measured.
+    """Return encoder -> image speed, where the forward pass was measured.
 
     An encoder measured on several devices is shown on the one with the most items.
     """
@@ -128,14 +128,14 @@ def speed_ratio(a: Speed, b: Speed) -> Ratio | None:
 
 
 def bytes_per_image(data: ReportData) -> dict[str, float]:
-    """Encoder to the bytes of an image's vectors, the mean over all its sets: vectors × components × their width."""
+    """Return encoder -> bytes of an image's vectors, the mean over its sets: vectors × components × their width."""
     sets = grouped((s for s in data.sets if s.key.modality == "image" and s.n_rows), attrgetter("key.encoder"))
     n_bytes = {name: sum(s.n_vectors * s.dim * np.dtype(s.storage).itemsize for s in of) for name, of in sets.items()}
     return {name: n_bytes[name] / sum(s.n_rows for s in of) for name, of in sets.items()}
 
 
 def qps_v28(data: ReportData, corpus: str) -> dict[str, float]:
-    """Encoder to the V28 seed's result: images over the forward time of images and captions together.
+    """Return encoder -> the V28 seed's result: images over the forward time of images and captions together.
 
     The seed also counted the time of the scores, which batches do not hold.
     """

@@ -13,9 +13,7 @@ from capim.reports.format import count, listing
 from capim.reports.rows.report_data import R1, Detail, ReportData, ShownResult, goodness, reversed_comparison
 from capim.store.current import compared_encoders, figure_of, grouped
 from capim.store.schema import FIGURE, Comparison, Ranking, Result, SlicedComparison
-from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
-from capim.tasks.metrics.retrieval import RECALLS
-from capim.tasks.metrics.table import RSUM, Figure, beside_chance, headline_of, planned_figures
+from capim.tasks.metrics.table import RSUM, beside_chance, headline_of, planned_figures
 from capim.tasks.protocols import Protocol
 from capim.tasks.reference.changes import FigureChange, figure_changes
 from capim.tasks.statistics.decision import (
@@ -30,11 +28,6 @@ from capim.tasks.statistics.decision import (
     sharer,
 )
 
-NDCG, RBO = CONSISTENCY_NDCG.name, CONSISTENCY_RBO.name
-MEASURES = (  # of a language, in the order of COCO-SM's tables, with rank-biased overlap
-    *((direction, metric.name) for direction in ("t2i", "i2t") for metric in RECALLS),
-    *((direction, metric) for metric in (NDCG, RBO) for direction in ("t2i", "i2t")),
-)
 PAIR_COLUMNS = (
     *FIGURE, "encoder_a", "encoder_b", "difference", "ci_low", "ci_high", "p_adjusted", "state", "n_queries", "family",
 )  # fmt: skip
@@ -59,20 +52,15 @@ def headline_tasks(data: ReportData, corpus: str = "") -> list[Task]:
     """Return the evaluated headline tasks of one or all corpora: both directions, binding, or means over languages."""
     if not corpus:
         return [task for name in data.corpus_names() for task in headline_tasks(data, name)]
-    figures = planned_of(data, corpus) - {RSUM}
+    evaluated = (data.protocol(corpus, id_) for id_ in data.protocols(corpus))
+    figures = planned_figures(protocol for protocol in evaluated if not protocol.is_combined) - {RSUM}
     shown = [(data.protocol(corpus, id_), metric) for id_, metric in figures if data.ranked(corpus, id_, metric)]
     shown.sort(key=lambda figure: (figure[0].direction == "i2t", figure[0].id))
     return [Task(corpus, protocol.id, metric, protocol.title) for protocol, metric in shown]
 
 
-def planned_of(data: ReportData, corpus: str) -> frozenset[Figure]:
-    """The planned results of a corpus, of the protocols that were evaluated."""
-    evaluated = (data.protocol(corpus, id_) for id_ in data.protocols(corpus))
-    return planned_figures(protocol for protocol in evaluated if not protocol.is_combined)
-
-
 def values(data: ReportData, task: Task) -> dict[str, float]:
-    """Encoder to its value in the direction of the metric, best first; without those that have none."""
+    """Return encoder -> value in the direction of the metric, best first; without those that have none."""
     rows = data.ranked(task.corpus, task.protocol, task.metric)
     return {row.encoder: goodness(row) for row in rows if row.value is not None}
 
@@ -86,17 +74,20 @@ def decision_of(row: Comparison | None) -> Decision | None:
     """Return the decision of one comparison's tests on its first encoder; None without a test."""
     if row is None or (row.p_adjusted is None and row.p_equivalent is None):
         return None
-    low, high = row.simultaneous_low, row.simultaneous_high
-    ends = None if low is None or high is None else (low, high)
-    if ends is None and row.difference == 0 and row.p_sign_flip is None:
-        ends = 0.0, 0.0  # they never differ
     return decide(
-        ends,
+        deciding_ends(row),
         p_equivalent=row.p_equivalent,
         margin=row.margin,
         n_effective=math.inf if row.n_effective is None else row.n_effective,
         lower_is_better=row.lower_is_better,
     )
+
+
+def deciding_ends(row: Comparison) -> tuple[float, float] | None:
+    """Return the interval that a decision is read from: that of all pairs together; None without one."""
+    if row.simultaneous_low is not None and row.simultaneous_high is not None:
+        return row.simultaneous_low, row.simultaneous_high
+    return (0.0, 0.0) if row.difference == 0 and row.p_sign_flip is None else None  # they never differ
 
 
 def _figure(row: Result | Comparison) -> tuple[str, str, str]:
@@ -105,7 +96,7 @@ def _figure(row: Result | Comparison) -> tuple[str, str, str]:
 
 
 def planned(comparisons: Iterable[Comparison]) -> dict[tuple[str, str, str], list[int]]:
-    """The results that share a budget: corpus, protocol and metric to the places of their tests.
+    """Return the results that share a budget: corpus, protocol and metric to the places of their tests.
 
     Those of the headline family; where none of a corpus was compared, the headline of those that were.
     """
@@ -119,7 +110,7 @@ def planned(comparisons: Iterable[Comparison]) -> dict[tuple[str, str, str], lis
 
 
 def with_one_budget(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Comparisons that are seen at once: p-values and intervals of planned results hold for all of these together."""
+    """Return comparisons that are seen at once: p-values and intervals hold for all planned results together."""
     rows, figures = [*comparisons], planned(comparisons)
     place = sharer(len(figures))
     if len(figures) < 2:
@@ -153,7 +144,7 @@ def with_chance(results: Sequence[Result]) -> list[ShownResult]:
 
 
 def claimed(row: C) -> C:
-    """A comparison with the interval that its decision is read from: that of all pairs together, if it has one."""
+    """Return a comparison with the interval that its decision is read from: that of all pairs, if it has one."""
     if row.simultaneous_low is None:
         return row
     return replace(row, ci_low=row.simultaneous_low, ci_high=row.simultaneous_high)
@@ -222,7 +213,7 @@ class Conclusion(NamedTuple):
 
 
 def conclusions(data: ReportData) -> list[Conclusion]:
-    """One per corpus with headline results: search first, then languages, then compositional corpora."""
+    """Return one for each corpus with headline results: search first, then languages, then compositional corpora."""
     found = []
     for corpus in data.corpus_names():
         tasks = tuple(headline_tasks(data, corpus))
@@ -241,12 +232,12 @@ def conclusions(data: ReportData) -> list[Conclusion]:
 
 
 def languages(data: ReportData, corpus: str) -> list[str]:
-    """Language codes with results on a corpus, sorted."""
+    """Return language codes with results on a corpus, sorted."""
     return sorted({p.language for p in map(Protocol.of, data.protocols(corpus)) if p.is_of_language})
 
 
 def translators(data: ReportData, corpus: str, language: str | None = None) -> list[str]:
-    """Translators with results on a corpus, sorted; optionally of one language only."""
+    """Return translators with results on a corpus, sorted; optionally of one language only."""
     protocols = map(Protocol.of, data.protocols(corpus))
     return sorted({p.translator for p in protocols if p.is_of_language and language in (None, p.language)})
 
@@ -254,7 +245,7 @@ def translators(data: ReportData, corpus: str, language: str | None = None) -> l
 def language_cells(
     data: ReportData, corpus: str, encoder: str, language: str, direction: str = ""
 ) -> list[ShownResult]:
-    """R@1 of an encoder in a language by every translator, in both directions unless one is given."""
+    """Return R@1 of an encoder in a language by every translator, in both directions unless one is given."""
     same = (p for p in map(Protocol.of, data.protocols(corpus)) if p.is_of_language and p.language == language)
     rows = [data.row(corpus, p.id, R1, encoder) for p in same if direction in ("", p.direction)]
     return [row for row in rows if row is not None and row.value is not None]
@@ -267,7 +258,7 @@ def reads(data: ReportData, corpus: str, encoder: str, language: str) -> bool:
 
 
 def unread(data: ReportData) -> list[str]:
-    """The languages that no encoder reads: half of its results in them, or more, are not better than chance."""
+    """Return the languages that no encoder reads: half of its results in them, or more, are not better than chance."""
     found: dict[str, bool] = {}
     for corpus in data.corpus_names(lambda protocol: Protocol.of(protocol).is_of_language):
         for language in languages(data, corpus):
@@ -288,7 +279,7 @@ class TestedPair(Comparison):
 
 
 def pair_rows(comparisons: Iterable[Comparison], first: str | None = None) -> list[TestedPair]:
-    """Comparisons that are seen at once, with what the tests say of each, those by headline results first.
+    """Return comparisons that are seen at once, with what the tests say of each, those by headline results first.
 
     Args:
         comparisons: Of the same request.
@@ -302,7 +293,7 @@ def pair_rows(comparisons: Iterable[Comparison], first: str | None = None) -> li
 
 
 def pair_columns(row: TestedPair) -> dict[str, object]:
-    """The columns of a pair as they are printed: without those of :data:`SHARED`."""
+    """Return the columns of a pair as they are printed: without those of :data:`SHARED`."""
     return {name: value for name, value in vars(row).items() if name not in SHARED}
 
 
@@ -313,7 +304,7 @@ SLICED_COLUMNS = (
 
 
 def sliced_pairs(compared: Sequence[SlicedComparison]) -> tuple[list[dict[str, object]], int]:
-    """Comparisons on parts of the queries as they are printed, and the number of looks that share their budget.
+    """Return comparisons on parts of the queries as they are printed, and the number of looks that share their budget.
 
     ``low`` and ``high`` are the interval that the state is read from. A look is one slice under one protocol by one
     metric, of all pairs.
@@ -351,7 +342,7 @@ AGAINST_BEST = [each.name for each in fields(AgainstBest)[len(fields(ShownResult
 
 
 def against_best(results: Sequence[ShownResult], comparisons: Iterable[Comparison]) -> list[AgainstBest]:
-    """Results with the test of each against the best other encoder under its protocol."""
+    """Return results with the test of each against the best other encoder under its protocol."""
     pairs: dict[tuple[str, ...], Comparison] = {}
     for row in comparisons:
         for each in (row, reversed_comparison(row)):

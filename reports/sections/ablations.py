@@ -28,7 +28,7 @@ SLIGHT, MUCH = 0.005, 0.05  # of a change: bounds of grey and dark cells
 
 
 def section(data: ReportData) -> Section:
-    """The matrix of one corpus, and the largest losses of all."""
+    """Return the matrix of one corpus, and the largest losses of all."""
     elsewhere = {*headings("slices"), *headings("failures"), REFERENCE}
     rows = [row for row in data.slices if row.analysis not in elsewhere and _change(row) is not None]
     shown = {(row.analysis, row.protocol): row.metric for row in reversed(data.slices)}  # the first one, or R@1
@@ -61,7 +61,7 @@ def _label(row: Slice) -> str:
 
 
 def _setting(data: ReportData, row: Slice) -> tuple[str, str]:
-    """The analysis and the setting: of vectors that were cut, their part, which is alike for encoders of any width."""
+    """Return the analysis and the setting: of vectors that were cut, their part, alike for encoders of any width."""
     label = _label(row)
     width, kept = data.specs[row.encoder].dim, re.search(r"(\d+) components", label)
     if kept and (n := int(kept[1])) and width % n == 0:

@@ -29,7 +29,7 @@ from capim.reports.rows.choice import (
     shared,
     trained_on,
 )
-from capim.reports.rows.report_data import ReportData, ends
+from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import MEAN, Task
 from capim.store.schema import Slice
 from capim.store.schema import texts as texts_of
@@ -37,7 +37,7 @@ from capim.store.types import HUB, EncoderSpec
 from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.reference.changes import FigureChange, FigureKey
 
-NO_RESULT = "No headline result was evaluated, so there is no basis for a choice"
+NO_RESULT = "No encoder has every headline result of a corpus, so there is no basis for a choice"
 NAMES = 3  # of contenders, before "and n more"
 ZERO, END = 56.0, 66.0  # pixels of a strip: the best, and the right end
 SPANS = (8.0, 12.0, 20.0, 40.0)  # points on the left of the best that a scale can have
@@ -153,8 +153,11 @@ def _first_line(data: ReportData, made: Choice, counted: Sequence[Task]) -> str:
         untested = [each.encoder for each in others if each.state == "not tested"]
         rest = f"; {show.some(untested)} not tested" if untested else ""
         return f"{what}: {best}, {_gap(closest)} ahead of the runner-up, {closest.encoder}{rest}."
-    row = data.row(*counted[0][:3], first.encoder)
-    why = "with one image there is no test" if row and row.n_clusters == 1 else "run capim compare"
+    task = counted[0][:3]
+    row, compared = data.row(*task, first.encoder), data.comparison(*task, others[0].encoder, first.encoder)
+    why = "no interval holds for all pairs" if compared else "run capim compare"
+    if row and row.n_clusters == 1:
+        why = "with one image there is no test"
     return f"{what}: {best}; nothing was tested ({why})."
 
 
@@ -340,14 +343,13 @@ class _Gap(NamedTuple):
 
 def _gap_of(data: ReportData, task: Task, name: str, rival: str) -> _Gap | None:
     row = data.comparison(*task[:3], name, rival)
-    found = standing.decision_of(row)
-    if row is None or row.difference is None or found is None:
+    found, interval = standing.decision_of(row), None if row is None else standing.deciding_ends(row)
+    if row is None or row.difference is None or found is None or interval is None:
         return None
-    row, metric = standing.claimed(row), data.metric(task.metric)
+    metric = data.metric(task.metric)
     scale = (100.0 if metric.unit == "percent" else 1.0) * (1 if metric.higher_is_better else -1)
-    difference = row.difference or 0.0
-    low, high = (scale * end for end in ends(difference, row.ci_low, row.ci_high))
-    return _Gap(found.state, scale * difference, min(low, high), max(low, high))
+    low, high = (scale * end for end in interval)
+    return _Gap(found.state, scale * row.difference, min(low, high), max(low, high))
 
 
 def _x(points: float, span: float) -> float:
@@ -359,9 +361,9 @@ def _span(data: ReportData, tasks: Sequence[Task], made: Choice) -> float:
     """Return the points that the scale of the strips has on the left: enough for the contenders of most columns."""
     found = [-(each.difference or 0.0) for each in made.order if each.state == "open"]
     for task in tasks:
-        best = next(iter(standing.contenders(data, *task[:3])), None)
-        for row in standing.contenders(data, *task[:3])[1:] if best else ():
-            gap = _gap_of(data, task, row.encoder, best.encoder) if best else None
+        rows = standing.contenders(data, *task[:3])
+        for row in rows[1:]:
+            gap = _gap_of(data, task, row.encoder, rows[0].encoder)
             if gap and gap.state != "worse":
                 found.append(-gap.size)
     largest = sorted(found)[int(0.9 * (len(found) - 1))] if found else 0.0

@@ -16,7 +16,7 @@ TERMS: dict[str, str] = tomllib.loads(Path(__file__).with_name("terms.toml").rea
 
 
 def section(data: ReportData) -> Section:
-    """The terms, with the level of the intervals and the margin of this report."""
+    """Return the terms, with the level of the intervals and the margin of this report."""
     level = next((r.level for r in data.results if r.ci_low is not None), 0.95)
     tested = [r for r in data.comparisons if r.p_equivalent is not None]
     own = next((r for r in tested if r.metric == R1), next(iter(tested), None))

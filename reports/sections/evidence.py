@@ -17,13 +17,13 @@ from capim.reports.rows.standing import Conclusion, about_corpora
 
 
 def section(data: ReportData) -> Section:
-    """The tests behind the recommendation."""
+    """Return the tests behind the recommendation."""
     lines = evidence(data)
     return Section(id="sure", title="How sure is this?", blocks=(Evidence(lines=lines),) * bool(lines), folded=True)
 
 
 def evidence(data: ReportData) -> tuple[str, ...]:
-    """The tests behind the answer, one line for every corpus, and which statements share which budget."""
+    """Return the tests behind the answer, one line for every corpus, and which statements share which budget."""
     found = standing.conclusions(data)
     lines = (line for each in found for line in (_tests(data, each), *words.weights(data, each.tasks)))
     if not found:
@@ -45,7 +45,7 @@ def _faster(data: ReportData) -> list[str]:
 
 
 def _tests(data: ReportData, conclusion: Conclusion) -> str:
-    """The tests of a corpus: of every task with contenders, the highest minus its closest one; empty without any."""
+    """Return the tests of a corpus: for every task with contenders, the highest minus its closest; or nothing."""
     said: dict[str, list[str]] = {}
     compared = []
     for task in conclusion.tasks:
@@ -79,6 +79,7 @@ def _ranks(data: ReportData) -> Iterator[str]:
         )
         named = [f"{row.encoder} {show.ranks(row.rank_low, row.rank_high or 0)}" for row in rows if row.rank_low]
         reasons = dict.fromkeys(row.reason or "" for row in rows if not row.rank_low)
-        yield f"Ranks on {estimand}: {', '.join(named) or '; '.join(reasons)}."
+        if said := ", ".join(named) or "; ".join(filter(None, reasons)):
+            yield f"Ranks on {estimand}: {said}."
     if data.rankings:
         yield from about_corpora(json.loads(data.rankings[0].corpora))

@@ -55,7 +55,7 @@ SOURCES = {"same words": "it has a caption with the same words", "same picture":
 
 
 def section(data: ReportData) -> Section:
-    """The matrix of missed queries, one gallery with the cases of every corpus, and the tables of ambiguous misses."""
+    """Return the matrix of missed queries, a gallery with the cases of all corpora, and tables of ambiguous misses."""
     tables = [table for corpus in data.corpus_names() if (table := _ambiguous(data, corpus)) is not None]
     missed = [_missed(data)] if data.totals else []
     blocks: list[Block] = [*missed, *([_gallery(data)] if data.queries else []), *tables]
@@ -101,7 +101,7 @@ def _tasks(data: ReportData) -> dict[tuple[str, str], Task]:
 
 
 def _ambiguous(data: ReportData, corpus: str) -> Table | None:
-    """R@1 of all queries next to R@1 without ambiguous misses, for every encoder in both directions."""
+    """Return R@1 of all queries next to R@1 without ambiguous misses, for every encoder in both directions."""
     rows = [r for r in data.slices if r.corpus == corpus and r.analysis == AMBIGUOUS]
     by_key = {(r.protocol, r.encoder, r.metric, r.feature): r for r in rows}
     keys = [
@@ -327,7 +327,7 @@ def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList, causes: 
 
 
 def _maps(data: ReportData, query: SelectedQuery, ranked: RankedList) -> tuple[Hit, ...]:
-    """Where the query matches the expected image and what the encoder puts first; empty where there are no maps."""
+    """Return the maps of a query over the expected image and over the encoder's first; empty where there are none."""
     hits = {}
     for name, image in (("first", ranked.top[0][0] if ranked.top else None), ("expected", query.image)):
         key = "" if image is None else map_key(query.corpus, ranked.encoder, query.query, image)
@@ -365,7 +365,7 @@ def _choices(data: ReportData, query: SelectedQuery, ranked: RankedList) -> list
 
 
 def _scored(data: ReportData, query: SelectedQuery, ranked: RankedList) -> list[Hit]:
-    """The captions of a set, best first; none where the scores do not say which caption is which."""
+    """Return the captions of a set, best first; none where the scores do not say which caption is which."""
     contents = data.corpora[query.corpus]
     pairs = _rows(Pair, contents.pairs, "id", query.query_id)
     right = list(dict.fromkeys(pair.caption_id for pair in pairs))

@@ -15,7 +15,7 @@ MOST_COLUMNS = 12  # of a matrix with languages as columns; more of them become 
 
 
 def section(data: ReportData) -> Section:
-    """One matrix for every corpus and translator; those after the first translator are folded."""
+    """Return one matrix for every corpus and translator; those after the first translator are folded."""
     blocks = []
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
         for at, way in enumerate(standing.translators(data, corpus)):
@@ -25,13 +25,13 @@ def section(data: ReportData) -> Section:
 
 
 def language_parts(data: ReportData, corpus: str) -> list[tuple[str, str]]:
-    """The languages of a corpus, each with every translator that has results in it."""
+    """Return the languages of a corpus, each with every translator that has results in it."""
     codes = standing.languages(data, corpus)
     return [(code, translator) for code in codes for translator in standing.translators(data, corpus, code)]
 
 
 def matrix(data: ReportData, corpus: str, way: str) -> Table:
-    """The encoders by the languages of one translator, or the other way round where these are many."""
+    """Return the encoders by the languages of one translator, or the other way round where these are many."""
     parts = language_parts(data, corpus)
     codes = sorted((code for code, translator in parts if translator == way), key=language_name)
     ranked = [row.encoder for row in data.ranked(corpus, language_id("t2i"), R1)]

@@ -19,7 +19,7 @@ LEAST_PROTOCOLS = 2  # with a metric, for a table of the metric
 
 
 def section(data: ReportData) -> Section:
-    """Every result, by corpus and protocol, and the metrics of several protocols by metric."""
+    """Return every result, by corpus and protocol, and the metrics of several protocols by metric."""
     views = [
         (corpus, label, table)
         for corpus in dict.fromkeys([*(each.corpus for each in conclusions(data)), *data.corpus_names()])
@@ -37,7 +37,7 @@ def section(data: ReportData) -> Section:
 
 
 def _by_protocol(data: ReportData, corpus: str) -> list[tuple[str, Table]]:
-    """One table for every protocol, with all its metrics: first the headlines, then the others by name."""
+    """Return one table for every protocol, with all its metrics: first the headlines, then the others by name."""
     first = [*dict.fromkeys(task.protocol for task in headline_tasks(data, corpus))]
     order = [*first, *headlines(data, corpus), *PROTOCOLS, *data.protocols(corpus)]
     ids = [id_ for id_ in dict.fromkeys(order) if id_ in data.protocols(corpus)]
@@ -94,7 +94,7 @@ def _identity(data: ReportData, name: str) -> Cell:
 
 
 def _ties(data: ReportData, corpus: str, protocol: str, metric: str) -> tables.ColumnOf[str]:
-    """The effect of ties: the share of tied queries, and the value with all lost and all won."""
+    """Return the effect of ties: the share of tied queries, and the value with all lost and all won."""
 
     def cell(name: str) -> Cell:
         row = data.row(corpus, protocol, metric, name)
@@ -109,7 +109,7 @@ def _ties(data: ReportData, corpus: str, protocol: str, metric: str) -> tables.C
 
 
 def _by_metric(data: ReportData, corpus: str) -> list[tuple[str, Table]]:
-    """One table for every metric of the headlines, and for R@1, with all its protocols."""
+    """Return one table for every metric of the headlines, and for R@1, with all its protocols."""
     planned = [task.metric for task in headline_tasks(data, corpus)]
     every = {row.metric for p in data.protocols(corpus) for row in data.of(corpus, p)}
     own = [metric for metric in every if data.metric(metric).has_table]
@@ -150,12 +150,12 @@ def _not_verified(data: ReportData, corpus: str) -> list[str]:
 
 
 def headlines(data: ReportData, corpus: str) -> list[str]:
-    """The protocols that a corpus is shown by: the means over its languages, or those of :func:`mains`."""
+    """Return the protocols that a corpus is shown by: the means over its languages, or those of :func:`mains`."""
     return [protocol for protocol in MEANS if protocol in data.protocols(corpus)] or mains(data, corpus)
 
 
 def mains(data: ReportData, corpus: str) -> list[str]:
-    """The protocols of a corpus that name no language: the two of the literature, or the first two others."""
+    """Return the protocols of a corpus that name no language: the two of the literature, or the first two others."""
     protocols = data.protocols(corpus)
     others = [p for p in protocols if (of := Protocol.of(p)).is_retrieval and not of.language]
     return [protocol for protocol in MAIN if protocol in protocols] or others[:2]
@@ -168,7 +168,7 @@ def sliced(data: ReportData, corpus: str) -> list[str]:
 
 
 def shown_metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
-    """The metrics of the leaderboard that a protocol has rows for."""
+    """Return the metrics of the leaderboard that a protocol has rows for."""
     of = Protocol.of(protocol)
     metrics = of.metrics or on_leaderboard(of.kind if of.kind in ("judged", "labels") else "retrieval")
     if of.kind == "judged" and not of.orientation:
@@ -183,6 +183,6 @@ def retrieval_corpora(data: ReportData) -> list[str]:
 
 
 def pair_protocols(data: ReportData, corpus: str) -> list[str]:
-    """Protocols with hard negatives, by name, the means of each family last."""
+    """Return protocols with hard negatives, by name, the means of each family last."""
     protocols = [Protocol.of(p) for p in data.protocols(corpus) if data.ranked(corpus, p, PAIRS)]
     return [of.id for of in sorted(protocols, key=lambda of: (of.family, of.name in (MACRO, MICRO), of.id))]

@@ -24,7 +24,7 @@ MOST_SKIPPED = 200  # images listed by name
 
 
 def section(data: ReportData) -> Section:
-    """Corpora, encoders, imports, runs with their commands, libraries, and omissions."""
+    """Return corpora, encoders, imports, runs with their commands, libraries, and omissions."""
     optional = (_imports(data), _runs(data), _versions(data))
     blocks: list[Block] = [corpora(data), encoders(data), *(table for table in optional if table.rows)]
     if data.left_out:
@@ -39,7 +39,7 @@ def section(data: ReportData) -> Section:
 
 
 def skipped_section(data: ReportData) -> Section:
-    """Images and queries that could not be used, with the reason."""
+    """Return the images and queries that could not be used, with the reason."""
     skipped = [
         (name, "query" if row.modality == "caption" else "image", row.item_id, without_paths(row.reason))
         for name, corpus in sorted(data.corpora.items())
@@ -89,7 +89,7 @@ def encoders(data: ReportData) -> Table:
     with_vectors = {sealed.key.encoder for sealed in data.sets}
 
     def of_vectors(text: Callable[[EncoderSpec], str | Cell]) -> Callable[[EncoderSpec], str | Cell]:
-        """A cell about vectors; absent for encoders that have outcomes only."""
+        """Return a cell about vectors; absent for encoders that have outcomes only."""
         return lambda spec: text(spec) if spec.name in with_vectors else show.ABSENT
 
     return pivot(
@@ -157,7 +157,7 @@ def _versions(data: ReportData) -> Table:
 
 
 def published_section(data: ReportData) -> Section:
-    """Results of this store next to published results for the same model and protocol."""
+    """Return results of this store next to published results for the same model and protocol."""
     rows = [r for r in data.slices if r.analysis == REFERENCE]
     parts = sorted({f"{r.corpus} is a {r.reason}" for r in rows if r.level_name == "not compared"})
     compared = [r for r in rows if r.level_name not in ("no reference", "not compared")]

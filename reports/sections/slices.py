@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
 
 def section(data: ReportData) -> Section:
-    """The matrix of the parts on which the best encoder does worst, and the largest tested differences."""
+    """Return the matrix of the parts on which the best encoder does worst, and the largest tested differences."""
     parts, blocks = _parts(data), list[Block]()
     if parts:
         blocks.append(_matrix(data, parts))
@@ -60,7 +60,7 @@ def _protocols(data: ReportData, corpus: str) -> list[str]:
 
 
 def _parts(data: ReportData) -> dict[Part, dict[str, Slice]]:
-    """The parts of the headline tasks with an interval, by encoder; without encoders at chance on the task."""
+    """Return the parts of the headline tasks with an interval, by encoder; without encoders at chance on the task."""
     tasks = {task[:3] for task in standing.headline_tasks(data)}
     parts: dict[Part, dict[str, Slice]] = {}
     worst = worst_tables()
@@ -126,7 +126,7 @@ def _of_packages(data: ReportData) -> Iterator[Table]:
 
 
 def _gaps(data: ReportData) -> tuple[str, ...]:
-    """The largest differences with a feature against without it that a test shows, a line each."""
+    """Return the largest differences with a feature against without it that a test shows, a line each."""
     tasks = {task[:3]: task for task in standing.headline_tasks(data)}
     known = [row for row in data.slices if row.level_name == "difference" and row.value is not None]
     known = [row for row in known if figure_of(row) in tasks and row.p_adjusted is not None and row.p_adjusted < ALPHA]
@@ -145,19 +145,19 @@ def _gap(data: ReportData, row: Slice) -> str:
 
 
 def encoder_order(data: ReportData, corpus: str, protocol: str, metric: str, rows: Sequence[Slice]) -> list[str]:
-    """The encoders of the rows: in the order of the leaderboard, then those that are not on it."""
+    """Return the encoders of the rows: in the order of the leaderboard, then those that are not on it."""
     encoders = {r.encoder for r in rows}
     ranked = [r.encoder for r in data.ranked(corpus, protocol, metric) if r.encoder in encoders]
     return ranked + sorted(encoders - set(ranked))
 
 
 def part_label(feature: str, level: str) -> str:
-    """The name of a part of the queries, or of a setting of an ablation."""
+    """Return the name of a part of the queries, or of a setting of an ablation."""
     return feature if feature == level else f"{feature} {level}".strip()
 
 
 def slice_cell(data: ReportData, row: Slice | None) -> Cell:
-    """One slice as a cell: its value, or the reason why there is none."""
+    """Return one slice as a cell: its value, or the reason why there is none."""
     if row is None or row.value is None:
         return absent((row.reason if row else None) or "not computed")
     title = f"{show.count(row.n_queries, 'query', 'queries')} in {show.count(row.n_clusters, 'cluster')}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from capim.reports import format as show
 from capim.reports.elements.drawings import Marked, over_cost
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
-from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
+from capim.reports.elements.tables import ColumnOf, absent, numbers, pivot, texts, value
 from capim.reports.rows.choice import overall
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.speed import STAGES, Speed, bytes_per_image, image_rate, speeds
 
 
 def section(data: ReportData) -> Section:
-    """The chart, and a folded table over all corpora with timed batches."""
+    """Return the chart, and a folded table over all corpora with timed batches."""
     measured = speeds(data)
     chart = quality_over_cost(data)
     blocks: list[Block] = [chart] if chart else []
@@ -23,8 +23,11 @@ def section(data: ReportData) -> Section:
 
 def _stages(measured: list[Speed]) -> Table:
     def latency_column(i: int, percentile: str) -> ColumnOf[Speed]:
-        group = "latency of a forward batch"
-        return measures(percentile, lambda s: s.latency[i] if s.latency else None, show.duration, group=group)
+        def cell(s: Speed) -> Cell:
+            seconds = s.latency[i] if s.latency else None
+            return value(seconds, show.duration(seconds))
+
+        return numbers(percentile, cell, group="latency of a forward batch")
 
     def stage_column(stage: str) -> ColumnOf[Speed]:
         return numbers(stage, lambda s: _rate(s, stage), group="items per second")
@@ -41,7 +44,7 @@ def _stages(measured: list[Speed]) -> Table:
         numbers("batches", lambda s: value(s.n_batches, f"{s.n_batches:,}")),
         *(stage_column(stage) for stage in STAGES if any(stage in speed.stages for speed in measured)),
         *(latency_column(i, percentile) for i, percentile in enumerate(("p50", "p95", "p99"))),
-        measures("peak memory", lambda s: s.peak_memory_bytes, show.size, group="setting"),
+        numbers("peak memory", lambda s: value(s.peak_memory_bytes, show.size(s.peak_memory_bytes)), group="setting"),
         numbers("batch", lambda s: value(s.batch_size, str(s.batch_size)), group="setting"),
         texts("precision", lambda s: s.precision, group="setting"),
         texts("device", lambda s: s.device, group="setting"),
@@ -52,7 +55,7 @@ def _stages(measured: list[Speed]) -> Table:
 
 
 def _rate(speed: Speed, stage: str) -> Cell:
-    """The speed of a stage with the lowest and the highest corpus; whole numbers from 100 on."""
+    """Return the speed of a stage with the lowest and the highest corpus; whole numbers from 100 on."""
     if (rate := speed.stages.get(stage)) is None:
         return absent("not measured")
     low, high = min(rate.by_corpus.values()), max(rate.by_corpus.values())
@@ -61,7 +64,7 @@ def _rate(speed: Speed, stage: str) -> Cell:
 
 
 def quality_over_cost(data: ReportData) -> Chart | None:
-    """The mean over the tasks over speed, or over the size of an image where fewer than two speeds are comparable.
+    """Return the mean over the tasks over speed, or over the size of an image if fewer than two speeds compare.
 
     None unless at least two encoders that are ranked have both results, and these differ in the cost.
     """

@@ -24,7 +24,7 @@ STARS = "The row's encoder minus the column's. ** p < 0.01, * p < 0.05, ns not s
 
 
 def section(data: ReportData) -> Section:
-    """One chart for every headline result with two contenders or more, with the grid of their pairs."""
+    """Return one chart for every headline result with two contenders or more, with the grid of their pairs."""
     blocks = [made for task in standing.headline_tasks(data) for made in (of_task(data, task), grid(data, task))]
     return Section(id="tests", title="Tests", lead=NOTE, blocks=tuple(filter(None, blocks)))
 
@@ -53,7 +53,7 @@ def grid(data: ReportData, task: Task) -> Table | None:
 
 
 def of_task(data: ReportData, task: Task) -> Chart | None:
-    """The encoders of a task that are not at chance, best first; None of fewer than two."""
+    """Return the encoders of a task that are not at chance, best first; None of fewer than two."""
     rows = contenders(data, *task[:3])[:MOST]
     if len(rows) < 2:
         return None
@@ -73,7 +73,7 @@ def of_task(data: ReportData, task: Task) -> Chart | None:
 
 
 def marked_result(data: ReportData, row: Result, kind: Kind) -> Marked:
-    """A result to be drawn: in percent, or in the unit of its metric."""
+    """Return a result to be drawn: in percent, or in the unit of its metric."""
     metric, value = data.metric(row.metric), row.value or 0.0
     scale = 100.0 if metric.unit == "percent" else 1.0
     low, high = (scale * end for end in ends(value, row.ci_low, row.ci_high))

@@ -51,6 +51,13 @@ def test_the_mean_its_interval_and_the_share_at_which_another_encoder_is_first_b
     assert [*made.same[of["signs"]]] == pytest.approx([0.0, 1 / 3])
 
 
+def test_a_weight_next_to_a_far_larger_one_leaves_the_shares_at_which_another_is_first() -> None:
+    data = two_corpora()
+    of = tasks(data)
+    made = choice.choose(data, {of["photos"]: 1e17, of["signs"]: 1.0}, {})
+    assert [*made.same[of["photos"]]] == pytest.approx([2 / 3, 1.0])
+
+
 def test_tasks_of_one_corpus_count_as_wholly_dependent() -> None:
     store = store_of("ab", photos=40)
     for protocol in ("t2i/all", "i2t/any"):
@@ -87,6 +94,21 @@ def test_a_task_without_a_test_of_the_two_gives_no_interval() -> None:
         ("b", "not tested"),
         ("a", "not tested"),
     ]
+
+
+def test_a_difference_without_an_interval_for_all_pairs_is_no_claim_however_large_it_is() -> None:
+    store = StandIn(specs={n: spec(n) for n in "ab"}, contents={"photos": corpus("photos", n_images=40)})
+    for encoder, value in (("a", 0.6), ("b", 0.2)):
+        result(store, encoder, "photos", "t2i/all", "R@1", value, half=0.02)
+    comparison(store, "photos", "t2i/all", "R@1", "a", "b", 0.4, None)
+    [row] = store.tables["comparisons"]
+    row.update(dict.fromkeys(f"{of}_{end}" for of in ("ci", "simultaneous", "shared") for end in ("low", "high")))
+    data = read_report_data(store)
+    second = choice.overall(data).order[1]
+    assert (second.state, second.low, second.high) == ("not tested", None, None)
+    made = board.board(data)
+    assert made.sure[0].endswith("60.0; nothing was tested (no interval holds for all pairs).")
+    assert made.script["pairs"] == [{}]
 
 
 @pytest.mark.parametrize(

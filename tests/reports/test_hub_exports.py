@@ -100,6 +100,17 @@ def test_mtebs_result_cache_reads_the_folder_as_written(
     assert task.get_score() == 0.75
 
 
+def test_two_encoders_of_one_checkpoint_are_not_written_into_one_folder(tmp_path: Path) -> None:
+    store = StandIn(specs={"whole": spec("whole"), "cut": replace(spec("whole"), name="cut", dim=8)})
+    store.contents = {"shop": corpus("shop", n_images=4)}
+    for encoder in store.specs:
+        result(store, encoder, "shop", "t2i/all", "R@1", 0.5)
+    with pytest.raises(RequestError, match="takes for one model; name one"):
+        export_results(read_report_data(store), tmp_path, kind="mteb")
+    written = export_results(read_report_data(store, encoders=["cut"]), tmp_path, kind="mteb")
+    assert [path.name for path in written] == ["capim-shop-t2i-all.json", "model_meta.json"]
+
+
 def test_a_model_card_has_the_headlines_of_one_encoder_and_huggingface_hub_reads_them(
     large_store: StandIn, tmp_path: Path
 ) -> None:

@@ -138,6 +138,24 @@ def test_intervals_that_were_made_in_several_ways_are_refused_with_what_to_type(
     export_results(read_report_data(store), tmp_path / "paper", kind="paper")
 
 
+def test_languages_that_were_only_searched_from_images_are_not_drawn(tmp_path: Path) -> None:
+    store = StandIn(specs={"a": spec("a")})
+    store.contents["signs"] = corpus("signs", n_images=4)
+    for protocol in ("i2t/de/human", "i2t/fr/human", "i2t/*/*"):
+        result(store, "a", "signs", protocol, "R@1", 0.5)
+    written = export_results(read_report_data(store), tmp_path, kind="paper")
+    assert not [path for path in written if path.suffix == ".pdf"]
+
+
+def test_a_part_of_a_corpus_is_cited_as_the_corpus() -> None:
+    store = StandIn(specs={"a": spec("a")})
+    for name in ("aro-relation", "coco-karpathy-sample-4-0", "arose"):
+        store.contents[name] = corpus(name, n_images=4)
+        result(store, "a", name, "t2i/all", "R@1", 0.5)
+    text = methods(read_report_data(store))
+    assert text.count("yuksekgonul2023") == text.count("lin2014") == 1
+
+
 def test_every_reference_of_a_corpus_or_a_method_has_an_entry() -> None:
     named = {key for keys in paper._OF_CORPORA.values() for key in keys}
     assert named <= {*re.findall(r"^@\w+\{(\w+),", paper._REFERENCES.read_text("utf-8"), re.MULTILINE)}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from capim.reports.destination import write_files
+from capim.reports.destination import point, write_files
 from capim.reports.elements.page import Section
 from capim.reports.render import render_markdown
 from capim.reports.rows.reading import read_report_data
+from capim.reports.sections.board import NO_RESULT
 from capim.reports.write import SECTIONS, write_report
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
@@ -45,6 +49,33 @@ def test_a_run_without_results_is_an_error_that_names_the_runs_with_results(demo
         report(demo_store, run="run-9")
 
 
+def test_results_are_read_once_so_that_another_process_may_replace_them_meanwhile(
+    demo_store: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, tables = demo_store.rows, list[str]()
+
+    def rows(table: str, **equals: str | Sequence[str]) -> pa.Table:
+        tables.append(table)
+        return stored(table, **equals)
+
+    monkeypatch.setattr(demo_store, "rows", rows)
+    read_report_data(demo_store, gallery=False)
+    assert tables.count("results") == 1
+
+
+def test_an_encoder_with_results_by_an_earlier_version_of_a_metric_is_shown_without_them(demo_store: StandIn) -> None:
+    def outdate(corpus: str) -> None:
+        for row in demo_store.tables["results"]:
+            if (row["encoder"], row["corpus"]) == ("tiny-clip", corpus):
+                row.update(metric_version="0", created=row["created"] - timedelta(days=1))
+
+    outdate("shapes")
+    assert read_report_data(demo_store, encoders=["tiny-clip"]).corpus_names() == ["shapes-winoground"]
+    outdate("shapes-winoground")
+    with pytest.raises(RequestError, match=r"by another version of the metric .*capim evaluate"):
+        read_report_data(demo_store, encoders=["tiny-clip"])
+
+
 def test_the_order_of_stored_rows_changes_nothing(demo_store: StandIn) -> None:
     before = report(demo_store)
     for rows in demo_store.tables.values():
@@ -60,6 +91,15 @@ def test_a_partial_run_has_no_empty_sections(demo_store: StandIn) -> None:
     assert "compositional" not in {section.id for section in built.sections}
     assert all(section.blocks for section in built.sections)
     assert "tiny-clip" in render_markdown(built)
+
+
+def test_without_a_headline_result_a_report_says_so(demo_store: StandIn, tmp_path: Path) -> None:
+    """As in a store that is being written: the results of another metric are there first."""
+    other = [row for row in demo_store.tables["results"] if row["metric"] == "R@5"]
+    demo_store.tables.update({"results": other, "comparisons": []})
+    page = Path(write_report(demo_store, tmp_path))
+    for name in ("report.md", "report.html", "first.html"):
+        assert NO_RESULT in page.with_name(name).read_text("utf-8")
 
 
 def test_every_figure_carries_interval_and_protocol_and_skipped_images_their_reason(demo_store: StandIn) -> None:
@@ -122,3 +162,13 @@ def test_two_that_write_one_report_leave_the_unfinished_files_of_each_other(tmp_
     assert {file.name: file.read_text() for file in (tmp_path / "figures").iterdir()} == {
         "a.svg": "of the other", "b.svg": "new",
     }  # fmt: skip
+
+
+def test_a_link_that_a_killed_process_left_does_not_lead_into_the_page_of_another_run(tmp_path: Path) -> None:
+    for page in ("pages/a", "pages/b"):
+        write_files(tmp_path / page, {"report.html": page})
+    point(str(tmp_path), "run", "pages/a")
+    (tmp_path / ".run.new").symlink_to("pages/a")
+    assert point(str(tmp_path), "run", "pages/b") == f"{tmp_path}/run"
+    assert (tmp_path / "run" / "report.html").read_text() == "pages/b"
+    assert (tmp_path / "pages" / "a" / "report.html").read_text() == "pages/a"

@@ -98,7 +98,7 @@ def test_no_two_statements_of_a_pair_contradict_each_other(
             assert max(found.worse_by, turned.worse_by or 0.0) < margin / 100
         if found.state == "better":
             assert found.worse_by == 0
-        assert "up to 0.0" not in words.verdict(percent, row, rival="b")
+        assert "up to 0.0" not in words.verdict(percent, row)
     for figure in FIGURES[:n_figures]:
         of_figure = [row for row in rows if row.protocol == figure.protocol]
         tests = [(r.encoder_a, r.encoder_b, r.difference or 0.0, r.p_adjusted) for r in of_figure]

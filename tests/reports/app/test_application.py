@@ -102,6 +102,7 @@ def test_every_answer_forbids_scripts_and_styles_inside_the_page(client: TestCli
         ("/queries?corpus=cocoo-karpathy", 400, "did you mean"),
         ("/?as=exe", 400, "expected csv, sql or html"),
         ("/nowhere", 404, "not one of the pages"),
+        (f"/queries?page={'9' * 5000}", 400, "expected a whole number from 1"),
         (f"/queries?corpus={HOSTILE[0]}", 400, "&lt;script&gt;"),
     ],
 )

@@ -176,3 +176,11 @@ def test_what_changed_between_two_runs_is_read_once_from_one_version_of_the_stor
     page = runs.get("/runs").text
     monkeypatch.delattr("capim.reports.app.figures.state_after")
     assert runs.get("/runs").text == page
+
+
+def test_a_run_that_begins_while_the_page_is_made_is_no_error(
+    runs_store: EmbeddingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EmbeddingStore, "runs", lambda _: [])  # as they were before the runs of the other table
+    with asking(runs_store, NoServices()) as client:
+        assert client.get("/runs").status_code == 200

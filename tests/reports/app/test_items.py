@@ -12,12 +12,13 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from capim.flows.searching import find
+from capim.reports.app.state import PICTURES, State
 from capim.reports.rows.choice import best_first
 from capim.reports.rows.reading import read_report_data
 from capim.store import EmbeddingStore
 from capim.store.schema import texts
 from capim.tasks.corpora.readers.shapes import read_shapes
-from tests.reports.app.stores import MANY, A, B, asking, csv_of
+from tests.reports.app.stores import MANY, A, B, NoServices, asking, csv_of
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +85,16 @@ def test_a_picture_stays_in_memory_and_finds_captions(asker: TestClient) -> None
     Image.new("1", (20_000, 20_000)).save(bomb, "PNG")
     assert "more than the" in asker.post("/search", files={"file": ("x.png", bomb.getvalue())}).text
     assert asker.post("/search", files={"file": ("x.png", bytes(21 * 2**20))}).status_code == 413
+
+
+def test_a_picture_that_is_chosen_again_is_the_newest(asked: EmbeddingStore) -> None:
+    state = State(asked, NoServices())
+    first = state.keep_picture(b"first", b"")
+    for number in range(1, PICTURES):
+        state.keep_picture(str(number).encode(), b"")
+    assert state.keep_picture(b"first", b"") == first
+    state.keep_picture(b"another", b"")
+    assert state.picture(first) == (b"first", b"")
 
 
 def test_more_like_this_needs_no_model(asker: TestClient, asked: EmbeddingStore) -> None:

@@ -78,6 +78,14 @@ def test_every_filter_leaves_the_rows_that_fit(state: State, names: list[str]) -
     assert ranks == sorted(ranks, reverse=True)
 
 
+def test_the_number_of_queries_within_ranks_is_that_of_the_encoder_that_ranks_them(
+    client: TestClient, names: list[str]
+) -> None:
+    for name in names:
+        address = f"/queries?protocol=t2i/all&low=2&encoders={name}"
+        assert _shown(client.get(address).text) == len(csv_of(client, address))
+
+
 def test_an_address_holds_the_filter_and_names_what_is_wrong_in_it(client: TestClient) -> None:
     wanted = QueryFilter(corpus="c", protocol="t2i/*/*", wrong=("a", "b"), text="a&b=c", low=2, sort="gap", page=3)
     parameters = QueryParams(wanted.parameters)
