@@ -411,7 +411,7 @@ def _completed(batch: pa.RecordBatch, chosen: pa.Schema, constants: Mapping[str,
 # --- SELECTs with tables cached for the next statement, for pages that read the same tables repeatedly.
 
 
-_TABLES = ("corpora", "encoders", "sets", "outcomes", "results", "comparisons", "rankings", "slices", "runs")
+_TABLES = ("corpora", "encoders", "sets", "derived", "outcomes", "results", "comparisons", "rankings", "slices", "runs")
 MOST_BYTES = 400 * 2**20  # of columns in memory
 
 
@@ -428,8 +428,9 @@ def version_of(store: EmbeddingStore) -> str:
 
     def newest(name: str) -> tuple[int, str] | None:
         table = store.connection.find(name)
+        versions = [] if table is None else table.versions()
         # the time too: a table that was dropped and made again counts its versions from the start
-        return None if table is None else (table.version, str(table.versions()[-1]["timestamp"]))
+        return (versions[-1]["version"], str(versions[-1]["timestamp"])) if versions else None
 
     # repeated if another process has just compacted a table and removed the listed versions
     return digest16([retrying(f"listing versions of table {name!r}", partial(newest, name)) for name in _TABLES])
@@ -475,12 +476,12 @@ class TableCache:
         with self._lock:
             part = self._parts.pop((name, key, version), pa.table({}))
             missing = pa.schema([f for f in chosen if f.name not in part.column_names])
-            if missing.names:
-                if name in CORPUS_PARTS:
-                    found = pa.Table.from_batches(batches_of(self._store, name, missing, key), schema=missing)
-                else:  # read again if another process has just compacted it
-                    found = read(self._store.connection, name, {"evaluation": key}, missing.names)
+            if missing.names and name in CORPUS_PARTS:  # which never change
+                found = pa.Table.from_batches(batches_of(self._store, name, missing, key), schema=missing)
                 part = pa.table([*part.columns, *found.columns], names=[*part.column_names, *missing.names])
+            elif missing.names:  # all columns from one version: another process may have just written or compacted it
+                wanted = [*part.column_names, *missing.names]
+                part = read(self._store.connection, name, {"evaluation": key}, wanted)
             self._parts[name, key, version] = part
             while missing.names and len(self._parts) > 1 and self._n_bytes() > MOST_BYTES:
                 self._parts.popitem(last=False)

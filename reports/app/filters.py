@@ -271,9 +271,10 @@ def in_slice(kind: str, value: str, evaluated: EvaluatedTask) -> Condition:
         RequestError: The queries of this protocol have no such slices.
     """
     queries = evaluated.protocol.queries
-    if kind == "shows" and evaluated.protocol.kind != "judged":
-        of_image = "SELECT ord FROM images WHERE corpus_fingerprint = ? AND list_contains(objects, ?)"
-        return f"o.cluster IN ({of_image})", (evaluated.corpus_fingerprint, value)
+    if kind == "shows" and evaluated.has_images:
+        image = "o.query_ord" if queries == "image" else "o.cluster"
+        shown = "SELECT ord FROM images WHERE corpus_fingerprint = ? AND list_contains(objects, ?)"
+        return f"{image} IN ({shown})", (evaluated.corpus_fingerprint, value)
     if kind == "type" and queries == "caption":
         return "list_contains(i.query_types, ?)", (value,)
     if kind == "tag" and queries not in MODALITIES:

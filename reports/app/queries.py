@@ -152,7 +152,7 @@ def rank_cell(row: Outcome | None) -> tuple[str, str, str]:
 
 def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> Values:
     """Return the options of the form's boxes."""
-    key = ("slices", evaluated.corpus, evaluated.protocol.direction)
+    key = ("slices", evaluated.corpus, evaluated.protocol.id)
     slices = [(value, *value.split(":", 1)) for value in snapshot.kept(key, lambda: _slices(snapshot, evaluated))]
     by_kind = grouped(slices, itemgetter(1))
     return {
@@ -186,7 +186,7 @@ def _slices(snapshot: StoreSnapshot, evaluated: EvaluatedTask) -> list[str]:
         return [f"tag:{name}" for name in sorted(texts(pc.unique(contents.pairs["category"])))]
     if queries == "quadruples":
         return [f"tag:{name}" for name in _most_frequent(contents.quadruples["tags"])]
-    found = [f"shows:{name}" for name in _most_frequent(contents.images["objects"])]
+    found = [f"shows:{name}" for name in _most_frequent(contents.images["objects"]) if evaluated.has_images]
     if queries == "caption":
         found += [f"type:{name}" for name in _most_frequent(contents.captions["query_types"])]
     causes = {row.feature for row in snapshot.data.slices if row.analysis == AMBIGUOUS} & {*CAUSES}
