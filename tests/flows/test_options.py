@@ -98,6 +98,9 @@ def test_options_of_the_program_change_what_it_says(
     assert "LANCE_LOG" not in os.environ
     set_environment(verbose=False)
     assert os.environ["LANCE_LOG"] == "error"
+    set_environment(verbose=True)  # as the command line does after `import capim`, which is quiet
+    assert "LANCE_LOG" not in os.environ
+    set_environment(verbose=False)
     seen: list[bool] = []
 
     def bars(*, quiet: bool, **_: object) -> Any:
