@@ -135,6 +135,16 @@ def test_what_prefect_logs_without_its_server_stays_off_the_terminal(monkeypatch
     assert shown.stream.getvalue() == "Still processing items, says another\n"
 
 
+def test_a_broken_pipe_of_the_work_is_an_error_unlike_a_reader_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> None:
+        raise BrokenPipeError("a process of the work has died")
+
+    monkeypatch.setattr("capim.flows.stored.open_store", broken)
+    assert "unexpected BrokenPipeError: a process of the work" in command("results", tmp_path, code=1).err
+
+
 @pytest.mark.slow
 def test_after_an_error_the_process_ends_whatever_threads_wait(tmp_path: Path) -> None:
     code = (
