@@ -567,7 +567,10 @@ def _is_alive(pid: int, since: datetime) -> bool:
         pass
     if not Path("/proc/stat").exists():  # macOS
         return True
-    ticks = int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[19])
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    except OSError:  # it has just ended, or the system hides it from other users
+        return True
     [booted] = [line.split()[1] for line in Path("/proc/stat").read_text("utf-8").splitlines() if line[:5] == "btime"]
     return int(booted) + ticks / os.sysconf("SC_CLK_TCK") <= since.timestamp() + 1
 
