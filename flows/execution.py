@@ -364,18 +364,20 @@ def task_runner() -> TaskRunner[Any]:
     """
     runner = os.environ.get(RUNNER_VARIABLE) or "threads"
     engine, _, where = runner.partition(":")
-    if engine == "threads" and (not where or where.isdecimal()):
-        return ThreadPoolTaskRunner(max_workers=int(where or 1))
+    n = int(where) if where.isdecimal() else None
+    if engine == "threads" and (n or not where):
+        return ThreadPoolTaskRunner(max_workers=n or 1)
     if engine == "dask":
         from prefect_dask import DaskTaskRunner
 
         if "://" in where:
             return cast("TaskRunner[Any]", DaskTaskRunner(address=where))
-        if not where or where.isdecimal():
-            cluster = {"n_workers": int(where or 2), "threads_per_worker": 1}
+        if n or not where:
+            cluster = {"n_workers": n or 2, "threads_per_worker": 1}
             return cast("TaskRunner[Any]", DaskTaskRunner(cluster_kwargs=cluster))
     raise RequestError(
-        f"{RUNNER_VARIABLE} must be a task runner, got {runner!r}; give threads, threads:4, dask, dask:2 or dask:tcp://host:8786"
+        f"{RUNNER_VARIABLE} must be a task runner, got {runner!r}; give threads, threads:4, dask, dask:2 or "
+        "dask:tcp://host:8786"
     )
 
 
@@ -390,7 +392,7 @@ def timeout_seconds(hours: float) -> float:
         limit = float(value)
     except ValueError:
         limit = 0.0
-    if not limit > 0:
+    if not 0 < limit < float("inf"):
         raise RequestError(f"{TIMEOUT_VARIABLE}={value!r} is not a number of hours above 0")
     return 3600 * limit
 
