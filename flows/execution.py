@@ -593,10 +593,12 @@ def _command() -> str:
         given = {**({"config": own} if own else {}), **{k: v for k, v in parameters.items() if v is not None}}
         words = [word for key, value in given.items() for word in ("--param", f"{key}={json.dumps(value)}")]
         return shlex.join(["prefect", "deployment", "run", name, *words])
-    program = Path(sys.argv[0]).name
-    if program in ("capim", "cli.py"):
+    program = Path(sys.argv[0])
+    if program.name in ("capim", "cli.py") or program.parts[-2:] == ("capim", "__main__.py"):  # python -m capim
         return shlex.join(["capim", *sys.argv[1:]])
-    return "a notebook" if program.startswith("ipykernel") else shlex.join(["python", program, *sys.argv[1:]])
+    if program.name.startswith("ipykernel"):
+        return "a notebook"
+    return shlex.join(["python", program.name, *sys.argv[1:]])
 
 
 def _check_workspace(workspace: str) -> None:
