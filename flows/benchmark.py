@@ -163,8 +163,10 @@ def analyse(config: RunConfig) -> dict[str, int]:
     evaluations = evaluations_of(config)
     with recorded_run(config, "analyse") as settings:
         done = analyse_step(settings, evaluations)
-    corpora = (group[0].sets.corpus for group in by_corpus(evaluations))
-    return {corpus: each.n_rows for corpus, each in zip(corpora, done, strict=True)}
+    stored = Counter[str]()
+    for group, each in zip(by_corpus(evaluations), done, strict=True):
+        stored[group[0].sets.corpus] += each.n_rows  # several states may have one name
+    return dict(stored)
 
 
 def compare_step(settings: RunSettings, evaluations: tuple[EvaluationRef, ...]) -> list[Derived]:
