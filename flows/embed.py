@@ -106,11 +106,11 @@ def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, Wor
             faults.extend(error.faults)
         except WorkError as error:
             unanswered[encoder_name(entry)] = error
-    different = {(spec.name, spec.fingerprint) for spec in found}
+    different = {(spec.name, spec.fingerprint): spec for spec in found}
     for name, count in Counter(name for name, _ in different).items():
         if count > 1:
             faults.append(f"{count} different encoders have the name {name!r}; give each its own name")
-    return tuple(found), unanswered, faults
+    return tuple(different.values()), unanswered, faults
 
 
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
@@ -223,7 +223,8 @@ def embed_step(
         RequestError: All encoders failed, because the request was wrong.
         WorkError: All encoders failed.
     """
-    corpora = tuple(call(encoding.register_corpus, what, opened, config.selection) for what in config.corpora)
+    registered = [call(encoding.register_corpus, what, opened, config.selection) for what in config.corpora]
+    corpora = tuple({(each.name, each.fingerprint): each for each in registered}.values())
     works = [
         EncodeWork(
             spec=spec,
