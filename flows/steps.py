@@ -865,7 +865,7 @@ def rerank(
         raise RequestError(
             f"--depths must be between 1 and 100, the length of stored result lists, got {', '.join(depths)}"
         )
-    check_names(replace(config, encoders=(first, second)), "rerank")
+    config = replace(config, encoders=(first, second))
     done = _run("exchange:rerank_flow", config, first, second, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
 
@@ -886,7 +886,7 @@ def fuse(
     if len(encoders) < 2:
         raise RequestError(f"--encoders must name at least two encoders to fuse, got {', '.join(encoders) or 'none'}")
     given = dict(word.rpartition("=")[::2] for word in weights)
-    if weights and given.keys() != {*encoders}:
+    if weights and (given.keys() != {*encoders} or len(given) < len(weights)):
         expected = ",".join(f"{name}=1" for name in encoders)
         raise RequestError(f"--weights must name each encoder once, such as {expected}; got {', '.join(weights)}")
     numbers = _numbers("--weights", [given[name] for name in encoders if weights], float, "numbers")
