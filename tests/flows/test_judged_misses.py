@@ -164,6 +164,8 @@ def test_other_results_than_those_that_were_judged_and_encoders_without_lists_ar
     assert not (tmp_path / "none.csv").exists()
     for wrong in ("export misses --corpus shapes", "export misses --encoders one", f"{MISSES.removesuffix(' --to')}"):
         command(f"{wrong} --to {tmp_path}/none.txt", workspace, code=2)
+    for n in (0, -5):
+        assert "--sample must be" in command(f"{MISSES} {tmp_path}/none.csv --sample {n}", workspace, code=2).err
 
 
 @pytest.mark.parametrize("captions", [1, 5])
