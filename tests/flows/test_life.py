@@ -458,6 +458,8 @@ def test_a_notebook_imports_its_arrays_chooses_and_names_things_in_either_number
         opened.import_(encoder="tiny-clip", corpus="shop", images=images, ids=ids)
     with pytest.raises(capim.RequestError, match="option 'licens' is unknown"):
         opened.import_(encoder="x", corpus="shop", images=images, ids=ids, licens="mit")
+    with pytest.raises(capim.RequestError, match="encoders and encoder are one argument"):
+        opened.results(encoders="one", encoder="two")
     opened.drop(encoder="one", results=True, yes=True)
     assert {*opened.results().encoder} == {"two"}
 
