@@ -100,8 +100,10 @@ def _given(spec: EncoderSpec, vector: str | Path | NDArray[np.floating]) -> NDAr
     expected = f"expected shape {several}, dim {spec.dim}, as encoder {spec.name!r} has"
     if values.ndim != 2 or values.shape[1] != spec.dim or (spec.vectors == "single" and len(values) != 1):
         raise RequestError(f"{name} has shape {values.shape}; {expected}")
-    if not (np.isfinite(values).all() and np.linalg.norm(values, axis=1).all()):
-        raise RequestError(f"{name} has a value that is not finite, or only zeros")
+    with np.errstate(over="ignore"):
+        norms = np.linalg.norm(values, axis=1)
+    if not (np.isfinite(norms).all() and norms.all()):
+        raise RequestError(f"{name} has a value that is too large or not finite, or only zeros")
     return unit_vectors(values)
 
 
