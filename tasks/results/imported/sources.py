@@ -448,13 +448,16 @@ def outcomes_of_matrix(
     n_rounded = 0
     for start in range(0, len(captions), step):
         block = np.asarray(scores[rows[start : start + step]])[:, columns]
-        if not np.isfinite(block).all():
-            row, column = np.argwhere(~np.isfinite(block))[0].tolist()
+        with np.errstate(over="ignore"):
+            table[start : start + step] = block
+        wrong = np.argwhere(~np.isfinite(table[start : start + step]))
+        if len(wrong):
+            row, column = wrong[0].tolist()
             raise RequestError(
                 f"the score of caption {captions[start + row]!r} with image {images[column]!r} is "
-                f"{block[row, column]}; every pair needs a finite score. Lists of the best items only are a run: --run"
+                f"{block[row, column]}; every pair needs a score that is finite as float32. Lists of the best items "
+                "only are a run: --run"
             )
-        table[start : start + step] = block
         n_rounded += int((table[start : start + step] != block).sum())
     outcomes = list(
         score_given(table, build_tasks(corpus, select_protocols(corpus, protocols, vectors="single"))).values()
