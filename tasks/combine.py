@@ -60,7 +60,8 @@ def fuse(members: tuple[EvaluationRef, ...], settings: RunSettings, *, weights: 
     name = "-with-".join(member.sets.encoder for member in members)
     if weights:
         name += "-weighted"
-        options = {"rule": "weighted-sum", "weights": ", ".join(f"{weight:g}" for weight in weights)}
+        every_digit = (str(float(weight)).removesuffix(".0") for weight in weights)  # they identify the encoder
+        options = {"rule": "weighted-sum", "weights": ", ".join(every_digit)}
         shape = (len(retrieval.corpus.captions), len(retrieval.corpus.images))
         scores = [retrieval.all_scores(member) for member in members]
         fused = weighted_sum(scores, weights, retrieval.task, shape=shape)
