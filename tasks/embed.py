@@ -249,8 +249,10 @@ def naming_batch(plan: Sequence[NDArray[np.int32]], ids: Sequence[str]) -> Itera
     try:
         yield stored
     except Exception as error:
-        first, last = (ids[plan[len(stored)][at]] for at in (0, -1))
-        error.add_note(f"in the batch from {first!r} to {last!r}; {sum(stored)} of {sum(map(len, plan))} are stored")
+        if len(stored) < len(plan):
+            first, last = (ids[plan[len(stored)][at]] for at in (0, -1))
+            n_stored = f"{sum(stored)} of {sum(map(len, plan))} are stored"
+            error.add_note(f"in the batch from {first!r} to {last!r}; {n_stored}")
         raise
 
 
