@@ -237,14 +237,16 @@ def slice_named(corpus: Corpus, text: str) -> Part:
     Raises:
         RequestError: The corpus declares no such column or value; names those that it does.
     """
-    columns, (column, sign, value) = declared(corpus), text.partition("=")
+    columns = declared(corpus)
+    parts = {f"{column}={value}": part for column, values in columns.items() for value, part in values.items()}
+    if text in parts:
+        return parts[text]
+    column, sign, value = text.partition("=")
     if not sign or column not in columns:
         some = ", ".join(f"{name}={next(iter(values))}" for name, values in columns.items())
         has = f"its columns: {some}" if some else "it declares none (docs/own_data.md)"
         raise RequestError(f"--slice {text}: expected COLUMN=VALUE of {corpus.name}; {has}")
-    if value not in columns[column]:
-        raise RequestError(f"--slice: {unknown(column, value, [*columns[column]])}")
-    return columns[column][value]
+    raise RequestError(f"--slice: {unknown(column, value, [*columns[column]])}")
 
 
 def sliced_comparisons(
