@@ -208,15 +208,22 @@ def export_trec(
         The files written.
 
     Raises:
-        RequestError: No evaluation has lists, or the folder is a file.
+        RequestError: No evaluation has lists, the folder is a file, or two evaluations would be written to one file.
     """
     if folder.is_file():
         raise RequestError(f"trec writes a folder of files, but {str(folder)!r} is a file; give the path of a folder")
+    rows = current_evaluations(store, **wanted)
+    runs, states = [(row.corpus, row.protocol, row.encoder) for row in rows], {row.corpus_fingerprint for row in rows}
+    if len({*runs}) < len(runs) or len({row.corpus for row in rows}) < len(states):
+        raise RequestError(
+            "trec names its files by corpus and encoder: export one state of a corpus, and one revision of an encoder, "
+            "at a time"
+        )
     written: dict[Path, None] = {}
     left_out: set[str] = set()
     ties: list[tuple[int, str]] = []
     tasks: dict[tuple[str, str], tuple[RetrievalTask | None, NDArray[np.object_]]] = {}
-    for row in current_evaluations(store, **wanted):
+    for row in rows:
         fingerprint, protocol, encoder = row.corpus_fingerprint, row.protocol, row.encoder
         corpus = store.corpus(row.corpus, fingerprint)
         if (fingerprint, protocol) not in tasks:
