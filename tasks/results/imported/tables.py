@@ -417,7 +417,12 @@ def _parts(
 
 
 def _of_retrieval(part: TablePart, corpus: Corpus) -> list[Outcomes]:
-    task, faults = build_task(corpus, *select_protocols(corpus, [part.named])), part.faults
+    faults, found = part.faults, select_protocols(corpus, [part.named])
+    one = [each for each in found if each.id == part.named] or found  # with an orientation, its protocol is found too
+    if len(one) > 1:
+        faults.append(f"it means {len(one)} protocols, {', '.join(each.id for each in one)}; name one")
+        return []
+    task = build_task(corpus, one[0])
     if not isinstance(task, RetrievalTask):
         says = ", ".join(OUTCOMES[part.kind])
         faults.append(f"{says}: only of retrieval protocols, {part.named} is of {task.protocol.direction}")
