@@ -36,7 +36,7 @@ from capim.flows.stored import in_order
 from capim.flows.terminal import TABLE, Form, Rows, say
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
-from capim.store.errors import RequestError, WorkError, plain, unknown
+from capim.store.errors import MissingStoreError, RequestError, WorkError, plain, unknown
 from capim.store.forms import Columns, given_columns
 from capim.store.rows import matching
 from capim.store.schema import Comparison, Ranking, Result
@@ -801,7 +801,7 @@ def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dic
         return {}
     try:
         register = EmbeddingStore.open(config.store_uri).corpora()
-    except RequestError:
+    except MissingStoreError:
         register = []
     newest = {row.name: row.fingerprint for row in sorted(register, key=lambda row: row.written)}
     names = sorted(newest)
