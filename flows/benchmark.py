@@ -299,7 +299,7 @@ class RegressionError(WorkError):
 
     @property
     def short(self) -> str:
-        """The first failure, the number of further findings, and the summary."""
+        """Return the first failure, the number of further findings, and the summary."""
         first, *others = self.findings
         more = f"; {len(others)} more findings" if others else ""
         line = f"{self.what}: [{first.verdict}] {first.subject}: {first.message}{more}"

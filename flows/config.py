@@ -84,7 +84,7 @@ _EXPECTED = {  # what a value should have been, by the first word of the type of
 
 
 def default_workspace() -> str:
-    """``$CAPIM_WORKSPACE``, else ``workspace`` in the current folder."""
+    """Return ``$CAPIM_WORKSPACE``, else ``workspace`` in the current folder."""
     return os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE
 
 
@@ -499,7 +499,7 @@ def step_config(
 
 
 def split(text: str) -> tuple[str, ...]:
-    """``"a,b"`` as a tuple, blanks left out; a comma in parentheses, as in ``own:at(k=3, n=5)``, separates nothing."""
+    """Return ``"a,b"`` as a tuple without blanks; a comma in parentheses, ``own:at(k=3, n=5)``, separates nothing."""
     return tuple(part.strip() for part in re.split(r",(?![^()]*\))", text) if part.strip())
 
 

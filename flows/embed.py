@@ -43,7 +43,7 @@ from capim.tasks.references import EmbedRef, EvaluationRef, Missing, encoder_nam
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Return the encoders of a run in its order, each at a fixed revision, and those with a hub that did not answer."""
+    """The encoders of a run in its order, each at a fixed revision, and those that no hub answered for."""
 
     encoders: tuple[EncoderSpec, ...]
     missing: tuple[Missing, ...]
@@ -81,7 +81,7 @@ def check_request(
 
 
 def missing_encoder(name: str, error: Exception) -> Missing:
-    """An encoder that failed, with the reason without its name."""
+    """Return an encoder that failed, with the reason without its name."""
     return Missing(subject=name, reason=reason_of(error).removeprefix(f"encoder {name!r}: "))
 
 
@@ -123,7 +123,7 @@ def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
 
 
 def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
-    """Settings for one encoder of a run: its batch sizes unless the run gives one, and the first device."""
+    """Return the settings for one encoder of a run: its batch sizes unless the run gives one, and the first device."""
     entry = entry_for(spec.name, config)
     sizes: tuple[int | None, int | None] = (entry.image_batch, entry.caption_batch)
     if config.batch_size is not None:

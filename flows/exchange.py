@@ -87,12 +87,12 @@ def fuse_flow(config: RunConfig, weights: tuple[float, ...] = ()) -> list[str]:
 
 
 def _on(config: RunConfig, subject: str) -> str:
-    """The name of a run about several encoders as one subject."""
+    """Return the name of a run about several encoders as one subject."""
     return replace(config, encoders=(subject,)).title
 
 
 def _together(config: RunConfig, encoders: tuple[str, ...]) -> list[tuple[EvaluationRef, ...]]:
-    """The evaluations of these encoders in their order, one tuple for every corpus that has them all."""
+    """Return the evaluations of these encoders in their order, one tuple for every corpus that has them all."""
     groups = []
     for found in by_corpus(evaluations_of(replace(config, encoders=encoders))):
         member = {each.sets.encoder: each for each in found}

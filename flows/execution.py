@@ -140,7 +140,7 @@ class TimeLimitError(TimeoutError):
 
 @contextmanager
 def within_limit(seconds: float) -> Iterator[None]:
-    """Name the time limit as what ended a run, whatever error that became on its way through a library.
+    """Report that the time limit ended a run, whatever error that became on its way through a library.
 
     Prefect raises ``CancelledError`` wherever the run is; raised while Lance asks for the rows that it writes, it comes
     back as a fault of the storage.
@@ -578,7 +578,7 @@ def _is_alive(pid: int, since: datetime) -> bool:
 
 
 def _deployment() -> str | None:
-    """``FLOW/NAME`` of the deployment that this run is of."""
+    """Return the name, ``FLOW/NAME``, of the deployment that made this run; None for other runs."""
     return f"{flow_run.flow_name}/{deployment.name}" if deployment.id is not None else None
 
 

@@ -68,7 +68,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Return the parts of a run in its order, and the encoders with a hub that did not answer."""
+    """The parts of a run in its order, and the encoders that no hub answered for."""
 
     parts: tuple[Part, ...]
     missing: tuple[Missing, ...]

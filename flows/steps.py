@@ -72,7 +72,7 @@ def demo(*, workspace: str | None, quiet: bool) -> None:
 
 
 def demo_configs(workspace: str | None) -> tuple[list[RunConfig], list[str]]:
-    """Runs of the embedded corpora and models, and why a model is left out: an extra that is not installed."""
+    """Return runs of the built-in corpora and models, and why a model is left out: an extra that is not installed."""
     from capim.tasks.encoders import require_libraries, spec_of
 
     left_out: dict[str, str] = {}
@@ -240,7 +240,7 @@ def evaluate(
 
 
 def _of_judgements(config: RunConfig, file: str) -> tuple[RunConfig, Metric]:
-    """The metric of a file of judgements; one of judged misses is of some encoders, one corpus and one protocol."""
+    """Return the metric of a file of judgements, and the run of what the file is about, if it has judged misses."""
     from capim.tasks.metrics.custom import with_judgements
     from capim.tasks.results.judged_misses import corrected_metric, read_judged_misses
 
@@ -426,7 +426,7 @@ def _metrics_named(metrics: Sequence[str] | None, known: Sequence[str]) -> list[
 
 
 def _compare_slices(config: RunConfig, slices: Sequence[str], languages: Sequence[str], metrics: Sequence[str]) -> Rows:
-    """The comparisons of some queries; how many looks share one budget follows on standard error."""
+    """Return the comparisons of some queries; how many looks share one budget follows on standard error."""
     check_names(config, "compare")
     from capim.reports.rows.standing import SLICED_COLUMNS, sliced_pairs
     from capim.tasks.evaluate import find_evaluations
@@ -481,7 +481,7 @@ def _words(rows: Sequence[Ranking]) -> list[str]:
 
 
 def _lines(rows: Sequence[Ranking]) -> list[dict[str, Any]]:
-    """One row per ranked encoder, the best macro mean first."""
+    """Return one row per ranked encoder, the best macro mean first."""
     from capim.reports.format import ranks
 
     like_these = {row.encoder_fingerprint: row for row in rows if row.estimand == LIKE_THESE}
@@ -760,7 +760,7 @@ def import_(
 
 
 def _facts(given: Mapping[str, Any]) -> dict[str, Facts]:
-    """The facts that a file and the options say of each encoder."""
+    """Return the facts that a file and the options give about each encoder."""
     if not given.keys() & {"facts", *_FACTS}:
         return {}
     from capim.tasks.encoders.catalog import read_facts
@@ -796,7 +796,7 @@ def _judged(folder: Path) -> str | dict[str, Any]:
 
 
 def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
-    """The only stored corpus, where one is needed and none is named."""
+    """Return the only stored corpus, as an option, if one is needed and none is named."""
     if "corpus" in given or "qrels" in given or kind not in ("embeddings", "outcomes", "scores", "runs"):
         return {}
     try:

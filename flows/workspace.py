@@ -293,7 +293,7 @@ class Workspace:
 
     @property
     def store(self) -> EmbeddingStore:
-        """The store, for everything that has no method here: items, multi-vectors, maintenance."""
+        """Return the store, for everything that has no method here: items, multi-vectors, maintenance."""
         return stored.open_store(self.workspace)
 
     run = _step(RunOptions, steps.run, _ran)

@@ -87,7 +87,7 @@ def comparisons(
     ]
 
     def compute(todo: Sequence[Derivation]) -> Iterator[Made]:
-        """Comparisons under one protocol after the other: its outcomes are in memory at a time."""
+        """Yield the comparisons protocol by protocol, so that the outcomes of one are in memory at a time."""
         for protocol, group in groupby(enumerate(todo), lambda each: each[1].subject.protocol):
             places = {each.subject.metric: at for at, each in group}
             ids = {
@@ -148,7 +148,7 @@ def combined(
 
 
 def _rows(figures: Iterable[ComparedFigure], corpus: Corpus, resampling: Resampling, run: str) -> list[Comparison]:
-    """The rows of comparisons on a corpus."""
+    """Return the rows of comparisons on a corpus."""
     of = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
     headline = planned_figures(protocols_of(corpus))
     return figure_rows(figures, **of, headline=headline, resampling=resampling, run=run)
@@ -223,7 +223,7 @@ def at_chance_of(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) ->
 def _headline(
     store: EmbeddingStore, evaluations: Sequence[EvaluationRef], weak: Sequence[Sequence[str]]
 ) -> CorpusHeadline:
-    """The headline of one corpus by every encoder, or why an encoder has none."""
+    """Return the headline of one corpus by every encoder, or why an encoder has none."""
     sets, corpus = evaluations[0].sets, corpus_of(store, evaluations)
     evaluated = sorted({protocol for evaluation in evaluations for protocol in evaluation.evaluations})
     protocols = {protocol.id: protocol for protocol in select_protocols(corpus, evaluated)}
@@ -234,7 +234,7 @@ def _headline(
     every = math.lcm(*of_language.values())
 
     def weight(part: Figure) -> int:
-        """The translators of a language share its weight, and all parts of a ranking weigh the same."""
+        """Return the weight of a part: translators share that of their language, and all languages weigh the same."""
         return every // of_language[protocols[part.protocol].direction, protocols[part.protocol].language]
 
     figures = [

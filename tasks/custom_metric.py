@@ -134,7 +134,7 @@ class _Reading:
                     given.value(outcomes, ties)  # an aggregate is the user's code, too
 
     def known(self, evaluation: EvaluationRef) -> EvaluationRef:
-        """The evaluations of one encoder that have values."""
+        """Return the evaluations of one encoder that have values."""
         having = {protocol: id_ for protocol, id_ in evaluation.evaluations.items() if id_ in self.values}
         return replace(evaluation, evaluations=having)
 
@@ -171,7 +171,7 @@ class _Reading:
         return not np.array_equal(self.values[id_]["expected"], again, equal_nan=True)
 
     def blocks(self, sets: SetsRef, outcomes: Outcomes) -> Iterator[ScoreBlock]:
-        """The score blocks of an encoder under a retrieval protocol; their rows are positions in its outcomes."""
+        """Yield the score blocks of an encoder under a retrieval protocol; their rows are positions in its outcomes."""
         task = build_task(self.corpus, outcomes.protocol)
         if not isinstance(task, RetrievalTask):
             raise TypeError(f"protocol {outcomes.protocol.id!r} has no gallery")

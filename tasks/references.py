@@ -61,7 +61,7 @@ class CorpusRef:
 
     @property
     def facts(self) -> dict[str, int | str]:
-        """Numbers for the log of a run."""
+        """Return numbers for the log of a run."""
         return {"images": self.n_images, "captions": self.n_captions, "skipped": self.n_skipped}
 
 
@@ -95,7 +95,7 @@ class EmbedRef:
 
     @property
     def facts(self) -> dict[str, int | str]:
-        """Numbers for the log and the assets of a run."""
+        """Return numbers for the log and the assets of a run."""
         return {"rows": self.n_items, "encoded": self.n_encoded, "truncated": self.n_truncated}
 
 
@@ -111,7 +111,7 @@ class EvaluationRef:
 
     @property
     def facts(self) -> dict[str, int | str]:
-        """Numbers for the log and the assets of a run."""
+        """Return numbers for the log and the assets of a run."""
         digest = digest16(sorted(self.evaluations.values()))
         return {"protocols": len(self.evaluations), "scored": self.n_scored, "added": self.n_added, "digest": digest}
 
@@ -234,12 +234,12 @@ def this_machine() -> dict[str, str]:
 
 @cache
 def library_versions() -> dict[str, str]:
-    """Library -> version of the installed ones, and of Python."""
+    """Return library -> version, of those that are installed and of Python."""
     return {"python": ".".join(map(str, sys.version_info[:3])), **versions_of(LIBRARIES)}
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
-    """Library -> version of the installed ones, in this order."""
+    """Return library -> version, of those that are installed, in this order."""
     found = {}
     for name in names:
         try:

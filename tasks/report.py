@@ -133,12 +133,12 @@ def analyses_of(
 
 
 def diagnosed(corpus: Corpus, evaluations: Sequence[EvaluationRef]) -> list[Protocol]:
-    """The protocols of these evaluations that are analysed; those of many languages only where fewer are named."""
+    """Return the protocols of these evaluations that are analysed; those of many languages only where few are named."""
     return analysed(corpus, select_protocols(corpus, sorted({p for each in evaluations for p in each.evaluations})))
 
 
 def analysed(corpus: Corpus, protocols: Sequence[Protocol]) -> list[Protocol]:
-    """Those of some protocols of a corpus that are analysed, as in :func:`diagnosed`."""
+    """Return the protocols of a corpus, among these, that are analysed, as in :func:`diagnosed`."""
     spoken = [protocol.id for protocol in by_language(protocols, corpus) if protocol.is_of_language]
     return [p for p in protocols if _is_diagnosed(p) or (p.id in spoken and len(spoken) <= MOST_SPOKEN)]
 
@@ -194,7 +194,7 @@ def devices_of(store: EmbeddingStore, corpus: Corpus, run: str = "") -> Work:
 
 
 def _groups(evaluations: list[EvaluationRef], analysis: Analysis) -> list[list[EvaluationRef]]:
-    """The evaluations that an analysis looks at together."""
+    """Return the evaluations that an analysis looks at together."""
     return [evaluations] if analysis.looks_at_all else [[each] for each in evaluations]
 
 

@@ -127,7 +127,7 @@ def changed_probes(store: EmbeddingStore, encoder: Encoder, rule: WatchRule, *, 
 def fresh_vectors(
     encoder: Encoder, corpus: Corpus, modality: Modality, ords: NDArray[np.int32]
 ) -> list[NDArray[np.float32]]:
-    """These items encoded now in one batch, each of shape ``(n_vectors, dim)``; none of images without image bytes."""
+    """Return these items, encoded now in one batch, each ``(n_vectors, dim)``; nothing for images without bytes."""
     if modality == "caption":
         embeddings = encode_captions(encoder, texts(corpus.captions["text"].take(ords)))
     elif corpus.source is None:
@@ -187,12 +187,12 @@ class WatchedFigure:
 
     @property
     def subject(self) -> str:
-        """Encoder and corpus in words."""
+        """Return the encoder and the corpus in words."""
         return f"{self.row.encoder} on {self.row.corpus}"
 
     @property
     def key(self) -> FigureKey:
-        """Corpus, protocol, metric and encoder."""
+        """Return corpus, protocol, metric and encoder."""
         return self.row.corpus, self.row.protocol, self.row.metric, self.row.encoder
 
 
@@ -235,7 +235,7 @@ def watch_metrics(
 def pinned_baselines(
     store: EmbeddingStore, ids: Collection[FigureId], *, run: str, baseline: str | None
 ) -> tuple[dict[FigureId, Pinned], datetime | None]:
-    """The baselines of these results, in ``baseline`` where that run has the result, else as in their last watch.
+    """Return the baselines of these results: in ``baseline`` where that run has the result, else as in the last watch.
 
     Returns:
         The results that have one, with it; and when any of the results was last watched.
@@ -331,7 +331,7 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[Fall
 def _of_subjects(
     figures: Sequence[WatchedFigure], stored: Sequence[Result], rule: WatchRule, run: str
 ) -> Iterator[WatchFinding]:
-    """Findings about each encoder and corpus: nothing to compare with, or large drops of its other metrics."""
+    """Yield findings about each encoder and corpus: nothing to compare with, or large drops of its other metrics."""
     values: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     for row in stored:
         known = METRICS.get(row.metric)
@@ -369,7 +369,7 @@ def _of_subjects(
 
 
 def _weights(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[WatchFinding]:
-    """Notes of what differs between the encoders of changed results and those of the baseline."""
+    """Return notes on differences between the encoders of changed results and those of the baseline."""
     pairs = {
         (figure.row.encoder, figure.old.encoder_fingerprint, figure.row.encoder_fingerprint)
         for figure in changed

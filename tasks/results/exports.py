@@ -103,7 +103,7 @@ def export_atlas(
 
 
 def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Points, shape ``(n, 2)``, of vectors of shape ``(n, dim)``: the two directions of most variance, about the mean.
+    """Return points, shape ``(n, 2)``, of vectors ``(n, dim)``: the two directions of most variance, about the mean.
 
     It needs memory for ``dim`` squared numbers. Each direction points to where its largest component is positive, so
     that equal vectors give equal points.
@@ -140,7 +140,7 @@ def _captions_of(captions: pa.Table, images: Sequence[str]) -> list[str]:
 
 
 def _found(outcomes: pa.Table, label: str, n_items: int) -> dict[str, pa.Array]:
-    """Rank and hit of each item; null where it was no query."""
+    """Return rank and hit of each item; null where it was no query."""
     ords, best, worst = (outcomes[name].to_numpy() for name in ("query_ord", "rank_best", "rank_worst"))
     rank, hit, absent = np.zeros(n_items, np.int32), np.zeros(n_items, np.bool_), np.ones(n_items, np.bool_)
     rank[ords], hit[ords], absent[ords] = best, worst == 1, False
@@ -149,7 +149,7 @@ def _found(outcomes: pa.Table, label: str, n_items: int) -> dict[str, pa.Array]:
 
 
 def _write(path: Path, table: pa.Table, shas: Sequence[str | None], store: EmbeddingStore) -> None:
-    """The table, with the thumbnails of its images if there are any, some rows at a time."""
+    """Write the table, with the thumbnails of its images if there are any, some rows at a time."""
     schema = table.schema.append(pa.field("image", PICTURE)) if shas else table.schema
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for start in range(0, len(table), _PICTURES):
@@ -163,7 +163,7 @@ def _write(path: Path, table: pa.Table, shas: Sequence[str | None], store: Embed
 
 
 def ndcg_rows(store: EmbeddingStore, results: Iterable[R]) -> Iterator[R]:
-    """nDCG@10 where a query has one relevant item: MTEB's main score, which is not among stored results.
+    """Yield nDCG@10 where a query has one relevant item: MTEB's main score, which is not among stored results.
 
     Rows like those of R@1, without an interval, for all that have no row of nDCG@10.
 

@@ -79,7 +79,7 @@ def read_qrels(path: Path, columns: Columns = NO_COLUMNS) -> Qrels:
 
 
 def trec_id(item: str) -> str:
-    """An id as a word of a line: whitespace, signs that cannot be printed and ``%`` as in a URL, the rest as it is.
+    """Return an id as a word of a line: whitespace, unprintable signs and ``%`` as in a URL, the rest as it is.
 
     Examples:
         >>> trec_id("dogs/brown dog.jpg"), trec_id("100%"), trec_id("дом")
@@ -187,7 +187,7 @@ def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list
 
 
 def _item_ords(task: RetrievalTask, corpus: Corpus) -> dict[str, int]:
-    """Id -> ord of the items of the task's galleries."""
+    """Return id -> ord of the items in the task's galleries."""
     ids = texts(corpus.items(task.protocol.sides[1])["id"])
     return {ids[ord_]: int(ord_) for ord_ in task.item_space.ords_of(task.searched)}
 
