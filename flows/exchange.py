@@ -29,7 +29,7 @@ def import_(
 ) -> list[str]:
     """Import embeddings of one encoder and corpus. `replace` allows other contents than those stored.
 
-    `by_position` takes rows in the order of the corpus, `plan` only tells what would be done.
+    `by_position` takes rows in the order of the corpus, `plan` only reports what would be done.
 
     Returns:
         Lines on the columns read, the match of rows, each embedding set, and the commands to run next.
@@ -52,7 +52,7 @@ def import_outcomes(
 ) -> list[str]:
     """Import outcomes of models without embeddings, runs, or published results.
 
-    `replace` allows other outcomes than those stored, `plan` only tells what would be done.
+    `replace` allows other outcomes than those stored, `plan` only reports what would be done.
 
     Returns:
         Lines on the columns read, the match of rows, and each model and protocol.

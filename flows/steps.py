@@ -806,7 +806,7 @@ def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dic
     newest = {row.name: row.fingerprint for row in sorted(register, key=lambda row: row.written)}
     names = sorted(newest)
     if len(names) != 1:
-        held = f": it holds {', '.join(names)}" if names else ""
+        held = f"; the store holds {', '.join(names)}" if names else ""
         or_qrels = ", a folder or a TOML file, or --qrels FILE" if kind == "runs" else ""
         raise RequestError(f"an import of {kind} needs --corpus NAME{or_qrels}{held}")
     say(f"corpus: {names[0]}, the only one of the store")

@@ -387,10 +387,10 @@ def _summary_lines(
 ) -> tuple[str, ...]:
     """Return lines on the comparison, its level, corpora with too few images for it, and the next step."""
     n_first = states["baseline"]
-    first, watched = (f"{k} figure{'s' if k != 1 else ''}" for k in (n_first, len(figures) - n_first))
+    first, watched = (f"{k} result{'s' if k != 1 else ''}" for k in (n_first, len(figures) - n_first))
     lines = []
     if n_first and not rule.strict:
-        lines.append(f"run {run} is the baseline of {first}, which were watched for the first time")
+        lines.append(f"run {run} is the baseline of {first} watched for the first time")
     if n_first < len(figures):
         runs = sorted({(figure.row.baseline, figure.since) for figure in figures if figure.row.verdict != "baseline"})
         pinned = ", ".join(f"run {baseline} of {date}" for baseline, date in runs)
