@@ -391,9 +391,11 @@ class EvaluateOptions(Scoring, Where, Suite):
     Args:
         own_metric: evaluate a metric of your own instead, compare and slice by it, and print its results
             (docs/own_metric.md)
+        judgements: evaluate R@1 with additional right items, or corrected by judged misses, instead (docs/serve.md)
     """
 
     own_metric: Annotated[AnyMetric | None, "FILE.py:NAME"] = None
+    judgements: Annotated[str | None, "FILE.csv"] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -190,7 +190,7 @@ def evaluate(
     *,
     quiet: bool,
     own_metric: str | Metric | Callable[..., object] | None = None,
-    judgements: Annotated[str | None, "FILE.csv"] = None,
+    judgements: str | None = None,
 ) -> Rows:
     """Compute ranks, metrics and intervals from stored embeddings; no model is loaded.
 
@@ -203,9 +203,6 @@ def evaluate(
     judged the misses that `capim export misses` wrote, it is R@1 corrected by them.
 
     Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
-
-    Args:
-        judgements: evaluate R@1 with additional right items, or corrected by judged misses, instead (docs/serve.md)
 
     Returns:
         From Python, the results as ``results`` gives them. ``own_metric`` may also be a function or a ``capim.Metric``;
