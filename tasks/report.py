@@ -93,7 +93,7 @@ def analyses_of(
                 *(metric.inputs(e.evaluations[protocol.id] for e in group) if metric else ()),
                 *(tag for each in group for tag in tags[each.sets.encoder_fingerprint] if "vectors" in analysis.needs),
             ],
-            settings=resampling.used(tested=True),
+            settings=resampling.used(by_draws=analysis.draws, tested=True),
             version="; ".join(
                 [str(analysis.version), *(versions(protocol) if metric is None else [str(metric.version)])]
             ),
