@@ -576,7 +576,7 @@ def report(
         from capim.reports.compare import write_comparison
 
         unused = {f"--{name}": getattr(config, name) for name in ("corpora", "encoders", "protocols")}
-        terminal.refuse_unused("with --compare", **unused, **{"--all": everything})
+        terminal.refuse_unused("with --compare", **unused, **{"--all": everything, "--markdown": markdown != "short"})
         page = write_comparison(*compare, f"{config.reports_uri}/compared")
     else:
         page = _run("benchmark:publish", config, quiet=True, everything=everything, markdown=markdown)
