@@ -242,8 +242,6 @@ def versions_of(names: Iterable[str]) -> dict[str, str]:
     """Return library -> version, of those that are installed, in this order."""
     found = {}
     for name in names:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
