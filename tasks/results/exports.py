@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -86,16 +87,19 @@ def export_atlas(
     columns["neighbors"] = pa.StructArray.from_arrays(
         [pa.array([*nearest.positions]), pa.array([*(1 - nearest.scores)])], names=["ids", "distances"]
     )
+    specs = {spec.fingerprint: spec for spec in map(store.encoder, encoders)}
+    named = Counter(spec.name for spec in specs.values())
     evaluations = current_evaluations(
         store,
-        encoder_fingerprint=[store.encoder(encoder).fingerprint for encoder in encoders],
+        encoder_fingerprint=[*specs],
         corpus_fingerprint=store.key(encoder=encoders[0], corpus=corpus, modality=modality).corpus_fingerprint,
         protocol=protocols or MAIN,
     )
     for row in evaluations:
         if _asks(row.protocol, modality):
-            outcomes = store.rows("outcomes", evaluation=row.evaluation)
-            columns |= _found(outcomes, f"{row.protocol} {row.encoder}", len(items))
+            outcomes, spec = store.rows("outcomes", evaluation=row.evaluation), specs[row.encoder_fingerprint]
+            name = spec.name if named[spec.name] == 1 else f"{spec.name}@{spec.revision}"
+            columns |= _found(outcomes, f"{row.protocol} {name}", len(items))
     table = pa.table(columns)
     with replacing(path) as temporary:
         _write(temporary, table, items["sha"].to_pylist() if modality == "image" else [], store)
