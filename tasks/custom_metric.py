@@ -35,7 +35,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
-from capim.tasks.references import EvaluationRef, RunSettings, SetsRef, corpus_of
+from capim.tasks.references import EvaluationRef, RunSettings, SetsRef, by_revision, corpus_of
 from capim.tasks.report import analyses_of
 from capim.tasks.results.comparison import PAIR
 from capim.tasks.results.figures import Figures
@@ -81,8 +81,9 @@ def custom_metric(
     for protocol, alike in groups:
         work = comparisons(store, corpus, alike, [protocol.id], resampling, run, [own])
         uses += derive(store, work, run=run).uses
-    if own.reduce == "mean" and having:
-        uses += derive(store, analyses_of(store, corpus, having, of_parts(), resampling, run, own), run=run).uses
+    if own.reduce == "mean":
+        slices = [analyses_of(store, corpus, each, of_parts(), resampling, run, own) for each in by_revision(having)]
+        uses += derive(store, *slices, run=run).uses
     _drop_without_value(store, own, corpus, [protocol.id for protocol in chosen], evaluations, having)
     return Derived(lines=tuple(reading.left_out), uses=tuple(uses))
 

@@ -200,6 +200,27 @@ def by_corpus(evaluations: Sequence[EvaluationRef]) -> list[tuple[EvaluationRef,
     return [tuple(members) for members in groups.values()]
 
 
+def by_revision(evaluations: Iterable[EvaluationRef]) -> list[list[EvaluationRef]]:
+    """Return evaluations on one corpus in groups without two revisions of an encoder: one group if all names differ.
+
+    Examples:
+        >>> sets = [SetsRef(encoder=name[0], encoder_fingerprint=name, corpus="", corpus_fingerprint="")
+        ...         for name in ("a1", "b1", "a2")]
+        >>> groups = by_revision(EvaluationRef(sets=each, evaluations={}, n_scored=0) for each in sets)
+        >>> [[each.sets.encoder_fingerprint for each in group] for group in groups]
+        [['a1', 'b1'], ['a2']]
+    """
+    groups: list[list[EvaluationRef]] = []
+    seen = Counter[str]()
+    for each in evaluations:
+        place = seen[each.sets.encoder]
+        seen[each.sets.encoder] += 1
+        if place == len(groups):
+            groups.append([])
+        groups[place].append(each)
+    return groups
+
+
 def encoder_name(entry: str | Mapping[str, Any]) -> str:
     """Return the stored name of an entry of ``RunConfig.encoders``."""
     if not isinstance(entry, str):

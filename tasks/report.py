@@ -28,7 +28,7 @@ from capim.tasks.prefects.task import artifact_key, asset, in_a_run, task
 from capim.tasks.protocols import BALANCED, Protocol, by_language
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.reference.published import ANALYSIS, gate_rows, gated, judge_results, published
-from capim.tasks.references import EvaluationRef, RunSettings, corpus_of, inputs_of
+from capim.tasks.references import EvaluationRef, RunSettings, by_revision, corpus_of, inputs_of
 from capim.tasks.results.stored import read_all_outcomes
 from capim.tasks.statistics.draws import Resampling
 
@@ -46,7 +46,7 @@ def diagnose_corpus(evaluations: tuple[EvaluationRef, ...], settings: RunSetting
     corpus = corpus_of(store, evaluations)
     specs = [store.encoder(each.sets.encoder_fingerprint) for each in evaluations]
     works = [
-        analyses_of(store, corpus, evaluations, settings.analyses, resampling, run),
+        *(analyses_of(store, corpus, each, settings.analyses, resampling, run) for each in by_revision(evaluations)),
         gate_of(store, corpus, evaluations, specs, resampling, run),
         devices_of(store, corpus, run),
     ]
@@ -66,7 +66,8 @@ def analyses_of(
 ) -> Work:
     """Return the analyses of these evaluations: those that are named, else all that do not run on request only.
 
-    By a ``metric`` that a user gave, those over parts of the queries of each protocol that is analysed.
+    The evaluations are of one revision of each encoder. By a ``metric`` that a user gave, those over parts of the
+    queries of each protocol that is analysed.
     """
 
     def versions(protocol: Protocol) -> list[str]:
