@@ -214,6 +214,7 @@ def test_two_revisions_are_compared_or_the_command_is_named_that_makes_it_possib
     for pair in (("ours@v1", "ours@v2"), ("ours@v2", "ours@v1")):
         frame = capim.open(workspace, quiet=True).compare(*pair, replicates=100, permutations=1000)
         assert ({*frame.encoder_a}, {*frame.encoder_b}) == ({pair[0]}, {pair[1]})
+    assert command(f"fuse --encoders ours@v1,ours@v2 {QUICK}", workspace).out == "ours-with-ours\n"
 
     other = replace(corpus, name="other", captions=corpus.captions.slice(1))
     EmbeddingStore.open(workspace / "store").write_corpus(other)
