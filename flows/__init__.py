@@ -54,7 +54,8 @@ def set_environment(*, verbose: bool = False) -> None:
         elif not verbose and name not in os.environ:
             os.environ[name] = value
             _quieted.add(name)
-    if "PREFECT_HOME" not in os.environ and not Path("~/.prefect").expanduser().exists():
+    usual = os.path.expanduser("~/.prefect")  # noqa: PTH111 - of pathlib, both raise where home is unknown or forbidden
+    if "PREFECT_HOME" not in os.environ and not os.path.exists(usual):  # noqa: PTH110
         folder = Path(tempfile.gettempdir()) / f"capim-prefect-{uuid4().hex}"
         os.environ["PREFECT_HOME"] = str(folder)
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
