@@ -111,9 +111,9 @@ def watch_vectors(
                 similarities = cosines([*before], fresh_vectors(encoder, corpus, modality, ords))
                 findings += judge_vectors(f"{subject}, {modality}s", similarities, rule)
             of_set = {"encoder_fingerprint": spec.fingerprint, "corpus": corpus.name}
-            devices = sorted(store.counts("batches", "device", **of_set))[:3]
-            if devices:
-                before_now = {"device": ", ".join(devices)}, {"device": hardware_of(encoder)}
+            devices, now = sorted(store.counts("batches", "device", **of_set)), hardware_of(encoder)
+            if devices and now not in devices:
+                before_now = {"device": ", ".join(devices)}, {"device": now}
                 findings += judge_settings(setting_changes(f"device of {subject}", *before_now))
     return findings
 
