@@ -603,9 +603,10 @@ def located(entry: object, folder: Path) -> object:
     """Return the entry with every path that exists in a folder made absolute; names stay names."""
 
     def absolute(value: object) -> object:
-        if isinstance(value, str) and value and not Path(value).is_absolute() and (folder / value).exists():
-            return str((folder / value).resolve())
-        return value
+        if not isinstance(value, str) or not value or Path(value).is_absolute():
+            return value
+        path = folder / value
+        return str(path.resolve()) if os.path.exists(path) else value  # noqa: PTH110 - False for a long text
 
     if isinstance(entry, Mapping):
         from capim.tasks.encoders.adapters import ADAPTERS
