@@ -310,10 +310,12 @@ class RegressionError(WorkError):
 
 
 def _complete_sets(config: RunConfig) -> tuple[SetsRef, ...]:
-    """Return the stored embedding sets of a watch; none where the encoders have only outcomes."""
-    with suppress(RequestError):
-        return call(scoring.find_sets, config.selection)
-    return ()
+    """Return the stored embedding sets of a watch; none of encoders that have only outcomes."""
+    found: list[SetsRef] = []
+    for encoders in [(each,) for each in config.encoders] or [()]:
+        with suppress(RequestError):
+            found += call(scoring.find_sets, replace(config.selection, encoders=encoders))
+    return tuple(found)
 
 
 @run_flow("watch", hours=24)
