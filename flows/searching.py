@@ -191,11 +191,11 @@ class StoreServices:
         return explain_pairs(self.store, encoder=encoder, corpus=corpus, pairs=pairs)
 
     def _model(self, spec: EncoderSpec, device: str) -> Encoder:
-        model = self._models.pop(spec.fingerprint, None) or load_encoder_on(spec, device)
+        model = self._models.pop(spec.fingerprint, None)
         while len(self._models) >= MODELS:
             del self._models[next(iter(self._models))]
-        self._models[spec.fingerprint] = model
-        return model
+        self._models[spec.fingerprint] = model or load_encoder_on(spec, device)
+        return self._models[spec.fingerprint]
 
     def _stored(self, encoder: str, corpus: str, modality: Modality, position: int) -> NDArray[np.float32]:
         key = self.store.key(encoder=encoder, corpus=corpus, modality=modality)
