@@ -19,6 +19,7 @@ from capim.flows.execution import (
     TAG,
     IncompleteError,
     announce,
+    answering_server,
     call,
     map_collecting_failures,
     reason_of,
@@ -184,6 +185,7 @@ def submit_shards(config: RunConfig, only: Literal["images", "captions"] | None 
 
     Raises:
         RequestError: No server is configured, it does not have the deployment, or the workspace is relative.
+        WorkError: The server does not answer.
     """
     if PREFECT_API_URL.value() is None:
         raise RequestError("--submit needs a server: export PREFECT_API_URL=http://127.0.0.1:4200/api")
@@ -197,10 +199,11 @@ def submit_shards(config: RunConfig, only: Literal["images", "captions"] | None 
     fields = json.loads(json.dumps({**asdict(config), **here}))
     started = []
     try:
-        for shard in range(1, config.shards + 1):
-            parameters = {"config": fields, "shard": shard, "only": only}
-            run = run_deployment(SHARDS, parameters=parameters, timeout=0, as_subflow=False, tags=[TAG, "encode"])
-            started.append(f"{_title(config, shard)}: {cast('Any', run).id}")
+        with answering_server():
+            for shard in range(1, config.shards + 1):
+                parameters = {"config": fields, "shard": shard, "only": only}
+                run = run_deployment(SHARDS, parameters=parameters, timeout=0, as_subflow=False, tags=[TAG, "encode"])
+                started.append(f"{_title(config, shard)}: {cast('Any', run).id}")
     except ObjectNotFound as error:
         raise RequestError(f"the server has no deployment {SHARDS}; run `make deploy`") from error
     return started

@@ -411,25 +411,31 @@ def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         Exception: The exception of the flow, as it was raised.
         WorkError: The time limit was reached, or the Prefect server does not answer.
     """
-    address = PREFECT_API_URL.value()
-    if address is None:
+    if PREFECT_API_URL.value() is None:
         if runner := os.environ.get(RUNNER_VARIABLE):
             log.warning("%s=%s has no effect without a Prefect server (PREFECT_API_URL)", RUNNER_VARIABLE, runner)
         return flow.fn(*args, **kwargs)
     hide_prefects_lines()
     # a program that imported Prefect before capim has not read the variable that capim sets
     heartbeat = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: HEARTBEAT_SECONDS}
-    try:
+    with answering_server():
         with tags(TAG, "from-a-shell"), temporary_settings(set_defaults=heartbeat):
             state = cast("Callable[..., Any]", flow)(*args, **kwargs, return_state=True)
         if state.name == "TimedOut":
             raise WorkError(LATE)  # Prefect may have kept no exception of it
         return cast("R", state.result(raise_on_failure=True))
+
+
+@contextmanager
+def answering_server() -> Iterator[None]:
+    """Raise a ``WorkError`` with the next step if the block fails because the Prefect server does not answer."""
+    try:
+        yield
     except (httpx.TransportError, PrefectHTTPStatusError, RuntimeError) as error:
         if isinstance(error, WorkError) or not _is_lost(error):
             raise
         raise WorkError(
-            f"the Prefect server at {address} does not answer; stored rows are kept",
+            f"the Prefect server at {PREFECT_API_URL.value()} does not answer; stored rows are kept",
             remedy="Start the server and run the same command to continue, or run it without a server: "
             "unset PREFECT_API_URL",
         ) from error
