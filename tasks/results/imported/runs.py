@@ -98,7 +98,7 @@ def corpus_of_qrels(qrels: Qrels, runs: Iterable[Run], name: str, *, origin: str
     """
     listed = (item for run in runs for items in run.values() for item in items)
     documents = dict.fromkeys(chain(chain.from_iterable(qrels.values()), sorted({*listed})))
-    asked = [query for query, grades in qrels.items() if max(grades.values()) > 0]
+    asked = dict.fromkeys(query for query, grades in qrels.items() if max(grades.values()) > 0)
     if not asked:
         raise RequestError(f"{origin}: none of its {len(qrels)} queries has a relevant document")
     return build_corpus(
@@ -107,7 +107,7 @@ def corpus_of_qrels(qrels: Qrels, runs: Iterable[Run], name: str, *, origin: str
         (CaptionRow(query, None, None) for query in asked),
         source=None,
         relevance=[RelevanceRow(JUDGED, "t2i", query, *each) for query in asked for each in qrels[query].items()],
-        skipped=[SkippedRow(query, UNJUDGED, "caption") for query in qrels if query not in {*asked}],
+        skipped=[SkippedRow(query, UNJUDGED, "caption") for query in qrels if query not in asked],
         origin=origin,
         main_metric=MAIN_OF_JUDGED,
     )
@@ -169,9 +169,9 @@ def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list
     A list of a query that the corpus left out is; of judged documents, any other too if a list is of one of them.
     """
     known, asked = left_out_of(corpus, "caption") | left_out_of(corpus, "image"), {*task.query_ids.tolist()}
-    out = [query for query in run if query in known and query not in asked]
-    own = {query: items for query, items in run.items() if query not in {*out}}
-    notes = [f"{len(out)} lists are of queries that the corpus left out, first {out[0]!r}"] if out else []
+    out = dict.fromkeys(query for query in run if query in known and query not in asked)
+    own = {query: items for query, items in run.items() if query not in out}
+    notes = [f"{len(out)} lists are of queries that the corpus left out, first {next(iter(out))!r}"] if out else []
     if task.grades is not None and own.keys() & asked:
         unjudged = [query for query in own if query not in asked]
         own = {query: items for query, items in own.items() if query in asked}
