@@ -256,7 +256,7 @@ def trec_eval_outcomes(run: Run, task: RetrievalTask, corpus: Corpus) -> Outcome
     bpref = np.zeros(len(task.queries))
     for at, query in enumerate(task.query_ids.tolist()):
         own, scores, others = slice(*task.offsets[at : at + 2]), run[query], dismissed.get(query, set())
-        relevant = [ids[item] for item in task.relevant_ords[own]]
+        relevant = dict.fromkeys(ids[item] for item in task.relevant_ords[own])
         order = sorted(scores, key=lambda item: (np.float32(scores[item]), item.encode()), reverse=True)
         place = {item: rank for rank, item in enumerate(order, start=1)}
         unlisted = count(UNLISTED)
