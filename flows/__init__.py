@@ -54,7 +54,7 @@ def set_environment(*, verbose: bool = False) -> None:
         elif not verbose and name not in os.environ:
             os.environ[name] = value
             _quieted.add(name)
-    usual = os.path.expanduser("~/.prefect")  # noqa: PTH111 - of pathlib, both raise where home is unknown or forbidden
+    usual = os.path.expanduser("~/.prefect")  # noqa: PTH111 - pathlib raises where home is unknown or forbidden
     if "PREFECT_HOME" not in os.environ and not os.path.exists(usual):  # noqa: PTH110
         folder = Path(tempfile.gettempdir()) / f"capim-prefect-{uuid4().hex}"
         os.environ["PREFECT_HOME"] = str(folder)
