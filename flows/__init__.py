@@ -36,17 +36,26 @@ _QUIET = {
     "DATASETS_VERBOSITY": "error",
     "LANCE_LOG": "error",
 }
+_quieted: set[str] = set()  # variables that this process set
 
 
 def set_environment(*, verbose: bool = False) -> None:
     """Set environment variables that libraries read when they are imported; variables that are set stay as they are.
 
-    No telemetry, and unless ``verbose`` no log lines of the libraries. Prefect makes its folder in the home folder when
-    it is imported: without one there, it gets a temporary folder, which is removed at exit.
+    No telemetry, and unless ``verbose`` no log lines of the libraries: ``verbose`` takes back what an earlier call set,
+    such as that of ``import capim``. Prefect makes its folder in the home folder when it is imported: without one
+    there, it gets a temporary folder, which is removed at exit.
     """
-    for name, value in (_ALWAYS if verbose else {**_ALWAYS, **_QUIET}).items():
+    for name, value in _ALWAYS.items():
         os.environ.setdefault(name, value)
-    if "PREFECT_HOME" not in os.environ and not Path("~/.prefect").expanduser().exists():
+    for name, value in _QUIET.items():
+        if verbose and name in _quieted:
+            os.environ.pop(name, None)
+        elif not verbose and name not in os.environ:
+            os.environ[name] = value
+            _quieted.add(name)
+    usual = os.path.expanduser("~/.prefect")  # noqa: PTH111 - pathlib raises where home is unknown or forbidden
+    if "PREFECT_HOME" not in os.environ and not os.path.exists(usual):  # noqa: PTH110
         folder = Path(tempfile.gettempdir()) / f"capim-prefect-{uuid4().hex}"
         os.environ["PREFECT_HOME"] = str(folder)
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -163,8 +163,10 @@ def analyse(config: RunConfig) -> dict[str, int]:
     evaluations = evaluations_of(config)
     with recorded_run(config, "analyse") as settings:
         done = analyse_step(settings, evaluations)
-    corpora = (group[0].sets.corpus for group in by_corpus(evaluations))
-    return {corpus: each.n_rows for corpus, each in zip(corpora, done, strict=True)}
+    stored = Counter[str]()
+    for group, each in zip(by_corpus(evaluations), done, strict=True):
+        stored[group[0].sets.corpus] += each.n_rows  # several states may have one name
+    return dict(stored)
 
 
 def compare_step(settings: RunSettings, evaluations: tuple[EvaluationRef, ...]) -> list[Derived]:
@@ -297,7 +299,7 @@ class RegressionError(WorkError):
 
     @property
     def short(self) -> str:
-        """The first failure, the number of further findings, and the summary."""
+        """Return the first failure, the number of further findings, and the summary."""
         first, *others = self.findings
         more = f"; {len(others)} more findings" if others else ""
         line = f"{self.what}: [{first.verdict}] {first.subject}: {first.message}{more}"
@@ -308,10 +310,12 @@ class RegressionError(WorkError):
 
 
 def _complete_sets(config: RunConfig) -> tuple[SetsRef, ...]:
-    """Return the stored embedding sets of a watch; none where the encoders have only outcomes."""
-    with suppress(RequestError):
-        return call(scoring.find_sets, config.selection)
-    return ()
+    """Return the stored embedding sets of a watch; none of encoders that have only outcomes."""
+    found: list[SetsRef] = []
+    for encoders in [(each,) for each in config.encoders] or [()]:
+        with suppress(RequestError):
+            found += call(scoring.find_sets, replace(config.selection, encoders=encoders))
+    return tuple(found)
 
 
 @run_flow("watch", hours=24)

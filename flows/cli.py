@@ -14,6 +14,7 @@ import io
 import json
 import os
 import re
+import select
 import signal
 import sys
 import threading
@@ -61,14 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         call = parse(words)
         done = call.function(*call.arguments.args, **call.arguments.kwargs)
         return WRONG_REQUEST if call.is_help else done if isinstance(done, int) else DONE
-    except BrokenPipeError:
-        # the program that reads our output (head, less) has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
     except KeyboardInterrupt as stopped:
         code = 128 + int((stopped.args or (signal.SIGINT,))[0])
         message = "interrupted; stored rows are kept, run the same command to continue"
     except Exception as error:  # noqa: BLE001 - no traceback unless --debug asks for it
+        if isinstance(error, BrokenPipeError) and _is_output_closed():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return DONE
         if "--debug" in words:
             traceback.print_exception(error)
         code, message = _explain(error)
@@ -76,6 +76,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:  # a thread may wait for an answer of the storage
         _end(code)
     return code
+
+
+def _is_output_closed() -> bool:
+    """True if the program that reads our output (head, less) has ended; else a pipe of the work itself broke."""
+    output = select.poll()
+    for descriptor in (1, 2):
+        output.register(descriptor, 0)  # errors only
+    return bool(output.poll(0))
 
 
 def _stop(number: int, _: object) -> NoReturn:

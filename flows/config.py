@@ -84,7 +84,7 @@ _EXPECTED = {  # what a value should have been, by the first word of the type of
 
 
 def default_workspace() -> str:
-    """``$CAPIM_WORKSPACE``, else ``workspace`` in the current folder."""
+    """Return ``$CAPIM_WORKSPACE``, else ``workspace`` in the current folder."""
     return os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE
 
 
@@ -391,9 +391,11 @@ class EvaluateOptions(Scoring, Where, Suite):
     Args:
         own_metric: evaluate a metric of your own instead, compare and slice by it, and print its results
             (docs/own_metric.md)
+        judgements: evaluate R@1 with additional right items, or corrected by judged misses, instead (docs/serve.md)
     """
 
     own_metric: Annotated[AnyMetric | None, "FILE.py:NAME"] = None
+    judgements: Annotated[str | None, "FILE.csv"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -499,7 +501,7 @@ def step_config(
 
 
 def split(text: str) -> tuple[str, ...]:
-    """``"a,b"`` as a tuple, blanks left out; a comma in parentheses, as in ``own:at(k=3, n=5)``, separates nothing."""
+    """Return ``"a,b"`` as a tuple without blanks; a comma in parentheses, ``own:at(k=3, n=5)``, separates nothing."""
     return tuple(part.strip() for part in re.split(r",(?![^()]*\))", text) if part.strip())
 
 
@@ -601,9 +603,10 @@ def located(entry: object, folder: Path) -> object:
     """Return the entry with every path that exists in a folder made absolute; names stay names."""
 
     def absolute(value: object) -> object:
-        if isinstance(value, str) and value and not Path(value).is_absolute() and (folder / value).exists():
-            return str((folder / value).resolve())
-        return value
+        if not isinstance(value, str) or not value or Path(value).is_absolute():
+            return value
+        path = folder / value
+        return str(path.resolve()) if os.path.exists(path) else value  # noqa: PTH110 - False for a long text
 
     if isinstance(entry, Mapping):
         from capim.tasks.encoders.adapters import ADAPTERS

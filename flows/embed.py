@@ -19,6 +19,7 @@ from capim.flows.execution import (
     TAG,
     IncompleteError,
     announce,
+    answering_server,
     call,
     map_collecting_failures,
     reason_of,
@@ -43,7 +44,7 @@ from capim.tasks.references import EmbedRef, EvaluationRef, Missing, encoder_nam
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Return the encoders of a run in its order, each at a fixed revision, and those with a hub that did not answer."""
+    """The encoders of a run in its order, each at a fixed revision, and those that no hub answered for."""
 
     encoders: tuple[EncoderSpec, ...]
     missing: tuple[Missing, ...]
@@ -81,7 +82,7 @@ def check_request(
 
 
 def missing_encoder(name: str, error: Exception) -> Missing:
-    """An encoder that failed, with the reason without its name."""
+    """Return an encoder that failed, with the reason without its name."""
     return Missing(subject=name, reason=reason_of(error).removeprefix(f"encoder {name!r}: "))
 
 
@@ -106,11 +107,11 @@ def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, Wor
             faults.extend(error.faults)
         except WorkError as error:
             unanswered[encoder_name(entry)] = error
-    different = {(spec.name, spec.fingerprint) for spec in found}
+    different = {(spec.name, spec.fingerprint): spec for spec in found}
     for name, count in Counter(name for name, _ in different).items():
         if count > 1:
             faults.append(f"{count} different encoders have the name {name!r}; give each its own name")
-    return tuple(found), unanswered, faults
+    return tuple(different.values()), unanswered, faults
 
 
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
@@ -123,7 +124,7 @@ def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
 
 
 def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
-    """Settings for one encoder of a run: its batch sizes unless the run gives one, and the first device."""
+    """Return the settings for one encoder of a run: its batch sizes unless the run gives one, and the first device."""
     entry = entry_for(spec.name, config)
     sizes: tuple[int | None, int | None] = (entry.image_batch, entry.caption_batch)
     if config.batch_size is not None:
@@ -184,6 +185,7 @@ def submit_shards(config: RunConfig, only: Literal["images", "captions"] | None 
 
     Raises:
         RequestError: No server is configured, it does not have the deployment, or the workspace is relative.
+        WorkError: The server does not answer.
     """
     if PREFECT_API_URL.value() is None:
         raise RequestError("--submit needs a server: export PREFECT_API_URL=http://127.0.0.1:4200/api")
@@ -197,10 +199,11 @@ def submit_shards(config: RunConfig, only: Literal["images", "captions"] | None 
     fields = json.loads(json.dumps({**asdict(config), **here}))
     started = []
     try:
-        for shard in range(1, config.shards + 1):
-            parameters = {"config": fields, "shard": shard, "only": only}
-            run = run_deployment(SHARDS, parameters=parameters, timeout=0, as_subflow=False, tags=[TAG, "encode"])
-            started.append(f"{_title(config, shard)}: {cast('Any', run).id}")
+        with answering_server():
+            for shard in range(1, config.shards + 1):
+                parameters = {"config": fields, "shard": shard, "only": only}
+                run = run_deployment(SHARDS, parameters=parameters, timeout=0, as_subflow=False, tags=[TAG, "encode"])
+                started.append(f"{_title(config, shard)}: {cast('Any', run).id}")
     except ObjectNotFound as error:
         raise RequestError(f"the server has no deployment {SHARDS}; run `make deploy`") from error
     return started
@@ -223,7 +226,8 @@ def embed_step(
         RequestError: All encoders failed, because the request was wrong.
         WorkError: All encoders failed.
     """
-    corpora = tuple(call(encoding.register_corpus, what, opened, config.selection) for what in config.corpora)
+    registered = [call(encoding.register_corpus, what, opened, config.selection) for what in config.corpora]
+    corpora = tuple({(each.name, each.fingerprint): each for each in registered}.values())
     works = [
         EncodeWork(
             spec=spec,

@@ -8,6 +8,7 @@ from typing import Any
 from capim.flows.config import RunConfig
 from capim.flows.embed import evaluations_of
 from capim.flows.execution import call, recorded_run, run_flow
+from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.sets.columns_read import told
 from capim.store.sets.importing import ImportRow
@@ -15,7 +16,7 @@ from capim.tasks.combine import fuse, rerank
 from capim.tasks.imports import import_embedding_files, import_published
 from capim.tasks.imports import import_outcomes as import_source
 from capim.tasks.protocols import TEXT_TO_IMAGE
-from capim.tasks.references import EvaluationRef, Named, by_corpus
+from capim.tasks.references import EvaluationRef, Named, by_corpus, encoder_name
 from capim.tasks.results.imported.sources import Source
 
 
@@ -29,7 +30,7 @@ def import_(
 ) -> list[str]:
     """Import embeddings of one encoder and corpus. `replace` allows other contents than those stored.
 
-    `by_position` takes rows in the order of the corpus, `plan` only tells what would be done.
+    `by_position` takes rows in the order of the corpus, `plan` only reports what would be done.
 
     Returns:
         Lines on the columns read, the match of rows, each embedding set, and the commands to run next.
@@ -52,7 +53,7 @@ def import_outcomes(
 ) -> list[str]:
     """Import outcomes of models without embeddings, runs, or published results.
 
-    `replace` allows other outcomes than those stored, `plan` only tells what would be done.
+    `replace` allows other outcomes than those stored, `plan` only reports what would be done.
 
     Returns:
         Lines on the columns read, the match of rows, and each model and protocol.
@@ -87,16 +88,18 @@ def fuse_flow(config: RunConfig, weights: tuple[float, ...] = ()) -> list[str]:
 
 
 def _on(config: RunConfig, subject: str) -> str:
-    """The name of a run about several encoders as one subject."""
+    """Return the name of a run about several encoders as one subject."""
     return replace(config, encoders=(subject,)).title
 
 
 def _together(config: RunConfig, encoders: tuple[str, ...]) -> list[tuple[EvaluationRef, ...]]:
-    """The evaluations of these encoders in their order, one tuple for every corpus that has them all."""
+    """Return the evaluations of these encoders in their order, one tuple for every corpus that has them all."""
+    evaluations, store = evaluations_of(replace(config, encoders=encoders)), EmbeddingStore.open(config.store_uri)
+    wanted = [store.fingerprint_of(encoder_name(encoder)) for encoder in encoders]  # a plain name stays a name
     groups = []
-    for found in by_corpus(evaluations_of(replace(config, encoders=encoders))):
-        member = {each.sets.encoder: each for each in found}
-        group = tuple(member[encoder] for encoder in encoders if encoder in member)
+    for found in by_corpus(evaluations):
+        member = {name: each for each in found for name in (each.sets.encoder, each.sets.encoder_fingerprint)}
+        group = tuple(member[name] for name in wanted if name in member)
         in_common = set(TEXT_TO_IMAGE).intersection(*(each.evaluations for each in group))
         if len(group) == len(encoders) and in_common:
             groups.append(group)

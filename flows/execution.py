@@ -140,7 +140,7 @@ class TimeLimitError(TimeoutError):
 
 @contextmanager
 def within_limit(seconds: float) -> Iterator[None]:
-    """Name the time limit as what ended a run, whatever error that became on its way through a library.
+    """Report that the time limit ended a run, whatever error that became on its way through a library.
 
     Prefect raises ``CancelledError`` wherever the run is; raised while Lance asks for the rows that it writes, it comes
     back as a fault of the storage.
@@ -364,18 +364,20 @@ def task_runner() -> TaskRunner[Any]:
     """
     runner = os.environ.get(RUNNER_VARIABLE) or "threads"
     engine, _, where = runner.partition(":")
-    if engine == "threads" and (not where or where.isdecimal()):
-        return ThreadPoolTaskRunner(max_workers=int(where or 1))
+    n = int(where) if where.isdecimal() else None
+    if engine == "threads" and (n or not where):
+        return ThreadPoolTaskRunner(max_workers=n or 1)
     if engine == "dask":
         from prefect_dask import DaskTaskRunner
 
         if "://" in where:
             return cast("TaskRunner[Any]", DaskTaskRunner(address=where))
-        if not where or where.isdecimal():
-            cluster = {"n_workers": int(where or 2), "threads_per_worker": 1}
+        if n or not where:
+            cluster = {"n_workers": n or 2, "threads_per_worker": 1}
             return cast("TaskRunner[Any]", DaskTaskRunner(cluster_kwargs=cluster))
     raise RequestError(
-        f"{RUNNER_VARIABLE} must be a task runner, got {runner!r}; give threads, threads:4, dask, dask:2 or dask:tcp://host:8786"
+        f"{RUNNER_VARIABLE} must be a task runner, got {runner!r}; give threads, threads:4, dask, dask:2 or "
+        "dask:tcp://host:8786"
     )
 
 
@@ -390,7 +392,7 @@ def timeout_seconds(hours: float) -> float:
         limit = float(value)
     except ValueError:
         limit = 0.0
-    if not limit > 0:
+    if not 0 < limit < float("inf"):
         raise RequestError(f"{TIMEOUT_VARIABLE}={value!r} is not a number of hours above 0")
     return 3600 * limit
 
@@ -409,25 +411,31 @@ def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         Exception: The exception of the flow, as it was raised.
         WorkError: The time limit was reached, or the Prefect server does not answer.
     """
-    address = PREFECT_API_URL.value()
-    if address is None:
+    if PREFECT_API_URL.value() is None:
         if runner := os.environ.get(RUNNER_VARIABLE):
             log.warning("%s=%s has no effect without a Prefect server (PREFECT_API_URL)", RUNNER_VARIABLE, runner)
         return flow.fn(*args, **kwargs)
     hide_prefects_lines()
     # a program that imported Prefect before capim has not read the variable that capim sets
     heartbeat = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: HEARTBEAT_SECONDS}
-    try:
+    with answering_server():
         with tags(TAG, "from-a-shell"), temporary_settings(set_defaults=heartbeat):
             state = cast("Callable[..., Any]", flow)(*args, **kwargs, return_state=True)
         if state.name == "TimedOut":
             raise WorkError(LATE)  # Prefect may have kept no exception of it
         return cast("R", state.result(raise_on_failure=True))
+
+
+@contextmanager
+def answering_server() -> Iterator[None]:
+    """Raise a ``WorkError`` with the next step if the block fails because the Prefect server does not answer."""
+    try:
+        yield
     except (httpx.TransportError, PrefectHTTPStatusError, RuntimeError) as error:
         if isinstance(error, WorkError) or not _is_lost(error):
             raise
         raise WorkError(
-            f"the Prefect server at {address} does not answer; stored rows are kept",
+            f"the Prefect server at {PREFECT_API_URL.value()} does not answer; stored rows are kept",
             remedy="Start the server and run the same command to continue, or run it without a server: "
             "unset PREFECT_API_URL",
         ) from error
@@ -567,13 +575,16 @@ def _is_alive(pid: int, since: datetime) -> bool:
         pass
     if not Path("/proc/stat").exists():  # macOS
         return True
-    ticks = int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[19])
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    except OSError:  # it has just ended, or the system hides it from other users
+        return True
     [booted] = [line.split()[1] for line in Path("/proc/stat").read_text("utf-8").splitlines() if line[:5] == "btime"]
     return int(booted) + ticks / os.sysconf("SC_CLK_TCK") <= since.timestamp() + 1
 
 
 def _deployment() -> str | None:
-    """``FLOW/NAME`` of the deployment that this run is of."""
+    """Return the name, ``FLOW/NAME``, of the deployment that made this run; None for other runs."""
     return f"{flow_run.flow_name}/{deployment.name}" if deployment.id is not None else None
 
 
@@ -588,10 +599,12 @@ def _command() -> str:
         given = {**({"config": own} if own else {}), **{k: v for k, v in parameters.items() if v is not None}}
         words = [word for key, value in given.items() for word in ("--param", f"{key}={json.dumps(value)}")]
         return shlex.join(["prefect", "deployment", "run", name, *words])
-    program = Path(sys.argv[0]).name
-    if program in ("capim", "cli.py"):
+    program = Path(sys.argv[0])
+    if program.name in ("capim", "cli.py") or program.parts[-2:] == ("capim", "__main__.py"):  # python -m capim
         return shlex.join(["capim", *sys.argv[1:]])
-    return "a notebook" if program.startswith("ipykernel") else shlex.join(["python", program, *sys.argv[1:]])
+    if program.name.startswith("ipykernel"):
+        return "a notebook"
+    return shlex.join(["python", program.name, *sys.argv[1:]])
 
 
 def _check_workspace(workspace: str) -> None:

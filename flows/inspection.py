@@ -382,7 +382,10 @@ def verify(
     for what in removed:
         left.remove(what)
         say(f"{what}: damaged rows are removed")
-    remedy = "" if drop or not left else ": `capim store verify --drop` removes it, and the same run makes it again"
+    remedy = ""
+    if not drop and any(check.state == "damaged" for check in checks):  # the detail of what is lost names its remedy
+        found_by = " --recompute" if recompute else ""
+        remedy = f": `capim store verify{found_by} --drop` removes what is damaged, and the same run makes it again"
     again = "; run the same commands again" if removed else ""
     sys.stderr.write(f"{len(checks)} parts checked, {len(left)} damaged or lost{remedy}{again}\n")
     return 1 if left else 0

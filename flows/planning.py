@@ -68,7 +68,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Return the parts of a run in its order, and the encoders with a hub that did not answer."""
+    """The parts of a run in its order, and the encoders that no hub answered for."""
 
     parts: tuple[Part, ...]
     missing: tuple[Missing, ...]
@@ -81,7 +81,7 @@ class Plan:
             todo[part.what] += part.to_do
         counts = ", ".join(f"{what} {n:,}" for what, n in todo.items() if n)
         if not counts:
-            return f"nothing is to do: all {sum(part.stored for part in self.parts):,} items are stored"
+            return f"nothing to do: all {sum(part.stored for part in self.parts):,} items are stored"
         seconds = {part: part.seconds for part in self.parts if part.to_do}
         known = [each for each in seconds.values() if each is not None]
         open_ = dict.fromkeys(part.what for part, each in seconds.items() if each is None)

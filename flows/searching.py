@@ -100,8 +100,10 @@ def _given(spec: EncoderSpec, vector: str | Path | NDArray[np.floating]) -> NDAr
     expected = f"expected shape {several}, dim {spec.dim}, as encoder {spec.name!r} has"
     if values.ndim != 2 or values.shape[1] != spec.dim or (spec.vectors == "single" and len(values) != 1):
         raise RequestError(f"{name} has shape {values.shape}; {expected}")
-    if not (np.isfinite(values).all() and np.linalg.norm(values, axis=1).all()):
-        raise RequestError(f"{name} has a value that is not finite, or only zeros")
+    with np.errstate(over="ignore"):
+        norms = np.linalg.norm(values, axis=1)
+    if not (np.isfinite(norms).all() and norms.all()):
+        raise RequestError(f"{name} has a value that is too large or not finite, or only zeros")
     return unit_vectors(values)
 
 
@@ -189,11 +191,11 @@ class StoreServices:
         return explain_pairs(self.store, encoder=encoder, corpus=corpus, pairs=pairs)
 
     def _model(self, spec: EncoderSpec, device: str) -> Encoder:
-        model = self._models.pop(spec.fingerprint, None) or load_encoder_on(spec, device)
+        model = self._models.pop(spec.fingerprint, None)
         while len(self._models) >= MODELS:
             del self._models[next(iter(self._models))]
-        self._models[spec.fingerprint] = model
-        return model
+        self._models[spec.fingerprint] = model or load_encoder_on(spec, device)
+        return self._models[spec.fingerprint]
 
     def _stored(self, encoder: str, corpus: str, modality: Modality, position: int) -> NDArray[np.float32]:
         key = self.store.key(encoder=encoder, corpus=corpus, modality=modality)

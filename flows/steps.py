@@ -36,7 +36,7 @@ from capim.flows.stored import in_order
 from capim.flows.terminal import TABLE, Form, Rows, say
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
-from capim.store.errors import RequestError, WorkError, plain, unknown
+from capim.store.errors import MissingStoreError, RequestError, WorkError, plain, unknown
 from capim.store.forms import Columns, given_columns
 from capim.store.rows import matching
 from capim.store.schema import Comparison, Ranking, Result
@@ -72,7 +72,7 @@ def demo(*, workspace: str | None, quiet: bool) -> None:
 
 
 def demo_configs(workspace: str | None) -> tuple[list[RunConfig], list[str]]:
-    """Runs of the embedded corpora and models, and why a model is left out: an extra that is not installed."""
+    """Return runs of the built-in corpora and models, and why a model is left out: an extra that is not installed."""
     from capim.tasks.encoders import require_libraries, spec_of
 
     left_out: dict[str, str] = {}
@@ -190,7 +190,7 @@ def evaluate(
     *,
     quiet: bool,
     own_metric: str | Metric | Callable[..., object] | None = None,
-    judgements: Annotated[str | None, "FILE.csv"] = None,
+    judgements: str | None = None,
 ) -> Rows:
     """Compute ranks, metrics and intervals from stored embeddings; no model is loaded.
 
@@ -203,9 +203,6 @@ def evaluate(
     judged the misses that `capim export misses` wrote, it is R@1 corrected by them.
 
     Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
-
-    Args:
-        judgements: evaluate R@1 with additional right items, or corrected by judged misses, instead (docs/serve.md)
 
     Returns:
         From Python, the results as ``results`` gives them. ``own_metric`` may also be a function or a ``capim.Metric``;
@@ -240,7 +237,7 @@ def evaluate(
 
 
 def _of_judgements(config: RunConfig, file: str) -> tuple[RunConfig, Metric]:
-    """The metric of a file of judgements; one of judged misses is of some encoders, one corpus and one protocol."""
+    """Return the metric of a file of judgements, and the run of what the file is about, if it has judged misses."""
     from capim.tasks.metrics.custom import with_judgements
     from capim.tasks.results.judged_misses import corrected_metric, read_judged_misses
 
@@ -426,7 +423,7 @@ def _metrics_named(metrics: Sequence[str] | None, known: Sequence[str]) -> list[
 
 
 def _compare_slices(config: RunConfig, slices: Sequence[str], languages: Sequence[str], metrics: Sequence[str]) -> Rows:
-    """The comparisons of some queries; how many looks share one budget follows on standard error."""
+    """Return the comparisons of some queries; how many looks share one budget follows on standard error."""
     check_names(config, "compare")
     from capim.reports.rows.standing import SLICED_COLUMNS, sliced_pairs
     from capim.tasks.evaluate import find_evaluations
@@ -481,7 +478,7 @@ def _words(rows: Sequence[Ranking]) -> list[str]:
 
 
 def _lines(rows: Sequence[Ranking]) -> list[dict[str, Any]]:
-    """One row per ranked encoder, the best macro mean first."""
+    """Return one row per ranked encoder, the best macro mean first."""
     from capim.reports.format import ranks
 
     like_these = {row.encoder_fingerprint: row for row in rows if row.estimand == LIKE_THESE}
@@ -579,7 +576,7 @@ def report(
         from capim.reports.compare import write_comparison
 
         unused = {f"--{name}": getattr(config, name) for name in ("corpora", "encoders", "protocols")}
-        terminal.refuse_unused("with --compare", **unused, **{"--all": everything})
+        terminal.refuse_unused("with --compare", **unused, **{"--all": everything, "--markdown": markdown != "short"})
         page = write_comparison(*compare, f"{config.reports_uri}/compared")
     else:
         page = _run("benchmark:publish", config, quiet=True, everything=everything, markdown=markdown)
@@ -760,7 +757,7 @@ def import_(
 
 
 def _facts(given: Mapping[str, Any]) -> dict[str, Facts]:
-    """The facts that a file and the options say of each encoder."""
+    """Return the facts that a file and the options give about each encoder."""
     if not given.keys() & {"facts", *_FACTS}:
         return {}
     from capim.tasks.encoders.catalog import read_facts
@@ -796,17 +793,17 @@ def _judged(folder: Path) -> str | dict[str, Any]:
 
 
 def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
-    """The only stored corpus, where one is needed and none is named."""
+    """Return the only stored corpus, as an option, if one is needed and none is named."""
     if "corpus" in given or "qrels" in given or kind not in ("embeddings", "outcomes", "scores", "runs"):
         return {}
     try:
         register = EmbeddingStore.open(config.store_uri).corpora()
-    except RequestError:
+    except MissingStoreError:
         register = []
     newest = {row.name: row.fingerprint for row in sorted(register, key=lambda row: row.written)}
     names = sorted(newest)
     if len(names) != 1:
-        held = f": it holds {', '.join(names)}" if names else ""
+        held = f"; the store holds {', '.join(names)}" if names else ""
         or_qrels = ", a folder or a TOML file, or --qrels FILE" if kind == "runs" else ""
         raise RequestError(f"an import of {kind} needs --corpus NAME{or_qrels}{held}")
     say(f"corpus: {names[0]}, the only one of the store")
@@ -865,7 +862,7 @@ def rerank(
         raise RequestError(
             f"--depths must be between 1 and 100, the length of stored result lists, got {', '.join(depths)}"
         )
-    check_names(replace(config, encoders=(first, second)), "rerank")
+    config = replace(config, encoders=(first, second))
     done = _run("exchange:rerank_flow", config, first, second, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
 
@@ -886,7 +883,7 @@ def fuse(
     if len(encoders) < 2:
         raise RequestError(f"--encoders must name at least two encoders to fuse, got {', '.join(encoders) or 'none'}")
     given = dict(word.rpartition("=")[::2] for word in weights)
-    if weights and given.keys() != {*encoders}:
+    if weights and (given.keys() != {*encoders} or len(given) < len(weights)):
         expected = ",".join(f"{name}=1" for name in encoders)
         raise RequestError(f"--weights must name each encoder once, such as {expected}; got {', '.join(weights)}")
     numbers = _numbers("--weights", [given[name] for name in encoders if weights], float, "numbers")

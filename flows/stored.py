@@ -570,6 +570,8 @@ def export(
     elif what == "misses":
         from capim.tasks.results.judged_misses import export_misses
 
+        if sample is not None and sample < 1:
+            raise RequestError(f"--sample must be at least 1, got {sample}")
         if not encoder or len(corpus) != 1 or len(protocol) > 1 or path.suffix != ".csv":
             raise RequestError("export misses needs --encoders, one --corpus and --to FILE.csv, at most one --protocol")
         of = {"encoders": encoder, "corpus": corpus_in(store, corpus[0]).name, "sample": sample or 300}

@@ -154,13 +154,18 @@ def _checked(method: Callable[P, R]) -> Callable[P, R]:
 def renamed_keywords(given: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
     """Return keywords under the names that are taken: ``encoder`` for ``encoders``, and the other way round.
 
+    Raises:
+        RequestError: A keyword is given under both names.
+
     Examples:
         >>> renamed_keywords(dict(corpora=["a"], encoder="b"), {"corpus", "encoders"})
         {'corpus': 'a', 'encoders': 'b'}
     """
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in given.items():
         other = OTHER_NUMBER.get(name, name)
+        if other != name and other in given:
+            raise RequestError(f"{name} and {other} are one argument; give one of them")
         if name in taken or other not in taken:
             found[name] = value
         else:
@@ -288,7 +293,7 @@ class Workspace:
 
     @property
     def store(self) -> EmbeddingStore:
-        """The store, for everything that has no method here: items, multi-vectors, maintenance."""
+        """Return the store, for everything that has no method here: items, multi-vectors, maintenance."""
         return stored.open_store(self.workspace)
 
     run = _step(RunOptions, steps.run, _ran)
@@ -328,7 +333,8 @@ class Workspace:
             options: As on the command line: ``encoder``, ``corpus``, ``revision``, ``replace``, ``licence`` …
         """
         known = {*signature(steps.import_).parameters} - {"config", "paths", "given"}
-        given = renamed_keywords({name: value for name, value in options.items() if value is not None}, known)
+        words = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
+        given = renamed_keywords({name: value for name, value in words.items() if value is not None}, known)
         config = step_config("import", {*known, "storage", "replicates"}, {"workspace": self.workspace, **given})
         with TemporaryDirectory() as folder, _messages(self):
             of_captions = caption_ids if caption_ids is not None or images is not None else ids
@@ -336,7 +342,8 @@ class Workspace:
                 if vectors is not None:
                     is_file = isinstance(vectors, str | Path)
                     given[name] = str(vectors) if is_file else _saved(Path(folder) / f"{name}.npz", vectors, names)
-            lists: dict[str, Any] = {name: listed(given[name]) for name in ("run", "protocol") if name in given}
+            several = ("run", "protocol", "columns")
+            lists: dict[str, Any] = {name: listed(given[name]) for name in several if name in given}
             own: dict[str, Any] = {**given, **lists}
             steps.import_(config, tuple(map(str, paths)), given=own, **{n: v for n, v in own.items() if n in known})
 

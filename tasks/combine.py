@@ -60,7 +60,8 @@ def fuse(members: tuple[EvaluationRef, ...], settings: RunSettings, *, weights: 
     name = "-with-".join(member.sets.encoder for member in members)
     if weights:
         name += "-weighted"
-        options = {"rule": "weighted-sum", "weights": ", ".join(f"{weight:g}" for weight in weights)}
+        every_digit = (str(float(weight)).removesuffix(".0") for weight in weights)  # they identify the encoder
+        options = {"rule": "weighted-sum", "weights": ", ".join(every_digit)}
         shape = (len(retrieval.corpus.captions), len(retrieval.corpus.images))
         scores = [retrieval.all_scores(member) for member in members]
         fused = weighted_sum(scores, weights, retrieval.task, shape=shape)
@@ -122,7 +123,7 @@ class TextToImage:
     uses: list[str] = field(default_factory=list)
 
     def outcomes(self, member: EvaluationRef) -> Outcomes:
-        """The stored outcomes of one encoder.
+        """Return the stored outcomes of one encoder.
 
         Raises:
             RequestError: There are none, or they are of different queries.
@@ -138,32 +139,32 @@ class TextToImage:
         return outcomes
 
     def pair_scores(self, member: EvaluationRef) -> SecondScores:
-        """One encoder's scores of chosen captions with chosen images."""
+        """Return one encoder's scores of chosen captions with chosen images."""
         if late := self._late(member):
             return maxsim_pairs(*late)
         encoder = member.sets.encoder_fingerprint
         return dense_pairs(self.matrix(encoder, "caption"), self.matrix(encoder, "image"))
 
     def all_scores(self, member: EvaluationRef) -> Iterator[ScoreRows]:
-        """One encoder's scores of all captions with all images, block by block."""
+        """Return one encoder's scores of all captions with all images, block by block."""
         if late := self._late(member):
             return scores_per_token(*late, n_images=len(self.corpus.images))
         encoder = member.sets.encoder_fingerprint
         return dense_score_rows(self.matrix(encoder, "image"), self.matrix(encoder, "caption"), self.task)
 
     def matrix(self, encoder: str, modality: Modality) -> NDArray[np.float32]:
-        """The vectors of a single-vector encoder, in corpus order."""
+        """Return the vectors of a single-vector encoder, in corpus order."""
         return self.store.vectors(encoder=encoder, corpus=self.corpus.fingerprint, modality=modality).matrix
 
     def _late(self, member: EvaluationRef) -> tuple[Blocks, Ragged] | None:
-        """The images and the captions of a late-interaction encoder; None for another one."""
+        """Return the images and the captions of a late-interaction encoder; None for another one."""
         if self.store.encoder(member.sets.encoder_fingerprint).vectors == "single":
             return None
         images, captions = (member.sets.vectors(self.store, modality) for modality in MODALITIES)
         return (images, gather(captions())) if callable(images) and callable(captions) else None
 
     def results(self, outcomes: Outcomes, spec: EncoderSpec, *, members: Sequence[EvaluationRef] = ()) -> list[Result]:
-        """Result rows of a combined encoder; of given ``members`` its outcomes are stored like any encoder's, too."""
+        """Return the results of a combined encoder; with ``members``, store its outcomes like those of any encoder."""
         made_of = [member.evaluations[self.protocol.id] for member in members]
         evaluation = digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id, *made_of])
         sets = SetsRef(
@@ -213,7 +214,7 @@ class TextToImage:
 
 
 def text_to_image(sets: SetsRef, settings: RunSettings) -> TextToImage:
-    """The retrieval task of a stored corpus.
+    """Return the retrieval task of a stored corpus.
 
     Raises:
         RequestError: The corpus has no retrieval queries.
@@ -230,7 +231,7 @@ def text_to_image(sets: SetsRef, settings: RunSettings) -> TextToImage:
 def combined_spec(
     store: EmbeddingStore, name: str, adapter: str, members: Sequence[EvaluationRef], options: Mapping[str, str | int]
 ) -> EncoderSpec:
-    """The spec of several encoders combined, with the licences of all; it has no vectors."""
+    """Return the spec of several encoders combined, with the licences of all; it has no vectors."""
     licences = {store.encoder(member.sets.encoder_fingerprint).licence for member in members}
     return EncoderSpec(
         name=name,
@@ -246,7 +247,7 @@ def combined_spec(
 def result_slices(
     results: Sequence[Result], analysis: str, setting: str, detail: Mapping[str, float | str] | None = None
 ) -> list[Slice]:
-    """The shown metrics of a combined encoder as slices; ``setting`` is their level."""
+    """Return the shown metrics of a combined encoder as slices; ``setting`` is their level."""
     return [
         Slice(
             encoder=row.encoder,

@@ -87,7 +87,7 @@ def comparisons(
     ]
 
     def compute(todo: Sequence[Derivation]) -> Iterator[Made]:
-        """Comparisons under one protocol after the other: its outcomes are in memory at a time."""
+        """Yield the comparisons protocol by protocol, so that the outcomes of one are in memory at a time."""
         for protocol, group in groupby(enumerate(todo), lambda each: each[1].subject.protocol):
             places = {each.subject.metric: at for at, each in group}
             ids = {
@@ -148,7 +148,7 @@ def combined(
 
 
 def _rows(figures: Iterable[ComparedFigure], corpus: Corpus, resampling: Resampling, run: str) -> list[Comparison]:
-    """The rows of comparisons on a corpus."""
+    """Return the rows of comparisons on a corpus."""
     of = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
     headline = planned_figures(protocols_of(corpus))
     return figure_rows(figures, **of, headline=headline, resampling=resampling, run=run)
@@ -167,7 +167,7 @@ def rank_suite(evaluations: tuple[EvaluationRef, ...], settings: RunSettings) ->
         return ranked
     if n_corpora < LEAST_CORPORA:
         return replace(ranked, lines=(f"a ranking over corpora needs {LEAST_CORPORA} of them, got {n_corpora}",))
-    once = named_once(_headlines(store, evaluations))
+    once = named_once(_headlines(store, evaluations, at_chance_of(store, evaluations)))
     copies = [counted_once([each.corpus, *each.copies]) for each in once if each.copies]
     copies += not_counted(counted_headlines(once)[1])
     why = "; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies])
@@ -176,28 +176,29 @@ def rank_suite(evaluations: tuple[EvaluationRef, ...], settings: RunSettings) ->
 
 def ranking(store: EmbeddingStore, evaluations: Sequence[EvaluationRef], resampling: Resampling, run: str = "") -> Work:
     """Return the ranking of these encoders over their corpora; no derivation where these are too few."""
+    if len(by_corpus(evaluations)) < LEAST_CORPORA:
+        return Work(table="rankings", wanted=[], compute=one_by_one(lambda _: []))
+    evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
+    weak = at_chance_of(store, evaluations)
+    of_suite = Derivation(
+        kind="ranking",
+        subject=Subject(),
+        inputs=inputs_of(evaluations, evaluated),
+        settings=resampling.used(tested=True) | {"at_chance": weak},
+        version=", ".join(["3", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),
+    )
 
     def rows_of(_: Derivation) -> list[Ranking]:
-        return ranking_rows(named_once(_headlines(store, evaluations)), run=run, resampling=resampling)
+        return ranking_rows(named_once(_headlines(store, evaluations, weak)), run=run, resampling=resampling)
 
-    wanted = []
-    if len(by_corpus(evaluations)) >= LEAST_CORPORA:
-        evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
-        of_suite = Derivation(
-            kind="ranking",
-            subject=Subject(),
-            inputs=inputs_of(evaluations, evaluated),
-            settings=resampling.used(tested=True) | {"at_chance": at_chance_of(store, evaluations)},
-            version=", ".join(["3", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),
-        )
-        wanted.append(of_suite)
-    return Work(table="rankings", wanted=wanted, compute=one_by_one(rows_of))
+    return Work(table="rankings", wanted=[of_suite], compute=one_by_one(rows_of))
 
 
-def _headlines(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> list[CorpusHeadline]:
-    """Return the headlines of every corpus."""
-    groups, weak = by_corpus(evaluations), at_chance_of(store, evaluations)
-    found = []
+def _headlines(
+    store: EmbeddingStore, evaluations: Sequence[EvaluationRef], weak: Sequence[Sequence[str]]
+) -> list[CorpusHeadline]:
+    """Return the headlines of every corpus; ``weak`` are the results at chance (:func:`at_chance_of`)."""
+    groups, found = by_corpus(evaluations), list[CorpusHeadline]()
     with track("ranking over corpora", total=len(groups), unit="corpora") as advance:
         for group in groups:
             found.append(_headline(store, group, weak))
@@ -223,7 +224,7 @@ def at_chance_of(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) ->
 def _headline(
     store: EmbeddingStore, evaluations: Sequence[EvaluationRef], weak: Sequence[Sequence[str]]
 ) -> CorpusHeadline:
-    """The headline of one corpus by every encoder, or why an encoder has none."""
+    """Return the headline of one corpus by every encoder, or why an encoder has none."""
     sets, corpus = evaluations[0].sets, corpus_of(store, evaluations)
     evaluated = sorted({protocol for evaluation in evaluations for protocol in evaluation.evaluations})
     protocols = {protocol.id: protocol for protocol in select_protocols(corpus, evaluated)}
@@ -234,7 +235,7 @@ def _headline(
     every = math.lcm(*of_language.values())
 
     def weight(part: Figure) -> int:
-        """The translators of a language share its weight, and all parts of a ranking weigh the same."""
+        """Return the weight of a part: translators share that of their language, and all languages weigh the same."""
         return every // of_language[protocols[part.protocol].direction, protocols[part.protocol].language]
 
     figures = [

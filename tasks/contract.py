@@ -62,7 +62,7 @@ def examples(metric: Metric, order: Sequence[int] = range(6)) -> list[Outcomes]:
 
 
 def _judged(outcomes: Outcomes) -> Outcomes:
-    """The same queries with a grade for each relevant item."""
+    """Return the same queries with a grade for each relevant item."""
     return replace(
         outcomes,
         protocol=replace(outcomes.protocol, kind="judged"),
@@ -73,7 +73,7 @@ def _judged(outcomes: Outcomes) -> Outcomes:
 
 
 def _as_trec_eval(outcomes: Outcomes) -> Outcomes:
-    """The same queries in trec_eval's order, which has no ties."""
+    """Return the same queries in trec_eval's order, which has no ties."""
     low, every = outcomes.rank_best, outcomes.relevant_rank_best
     return replace(outcomes, rank_worst=low, relevant_rank_worst=every, bpref=1 / low.astype(np.float64))
 
@@ -133,7 +133,7 @@ def check_analysis(analysis: Analysis, corpus: Corpus, *, dim: int = 16) -> list
 
 
 def _inputs(analysis: Analysis, corpus: Corpus, dim: int) -> Iterator[AnalysisInput]:
-    """Random vectors of a corpus under every protocol that the analysis applies to."""
+    """Yield random vectors of a corpus under every protocol that the analysis applies to."""
     from capim.tasks.ranking.cosine import score_dense  # torch
     from capim.tasks.ranking.protocols import build_tasks, protocols_of
 

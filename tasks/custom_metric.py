@@ -35,7 +35,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
-from capim.tasks.references import EvaluationRef, RunSettings, SetsRef, corpus_of
+from capim.tasks.references import EvaluationRef, RunSettings, SetsRef, by_revision, corpus_of
 from capim.tasks.report import analyses_of
 from capim.tasks.results.comparison import PAIR
 from capim.tasks.results.figures import Figures
@@ -81,8 +81,9 @@ def custom_metric(
     for protocol, alike in groups:
         work = comparisons(store, corpus, alike, [protocol.id], resampling, run, [own])
         uses += derive(store, work, run=run).uses
-    if own.reduce == "mean" and having:
-        uses += derive(store, analyses_of(store, corpus, having, of_parts(), resampling, run, own), run=run).uses
+    if own.reduce == "mean":
+        slices = [analyses_of(store, corpus, each, of_parts(), resampling, run, own) for each in by_revision(having)]
+        uses += derive(store, *slices, run=run).uses
     _drop_without_value(store, own, corpus, [protocol.id for protocol in chosen], evaluations, having)
     return Derived(lines=tuple(reading.left_out), uses=tuple(uses))
 
@@ -134,7 +135,7 @@ class _Reading:
                     given.value(outcomes, ties)  # an aggregate is the user's code, too
 
     def known(self, evaluation: EvaluationRef) -> EvaluationRef:
-        """The evaluations of one encoder that have values."""
+        """Return the evaluations of one encoder that have values."""
         having = {protocol: id_ for protocol, id_ in evaluation.evaluations.items() if id_ in self.values}
         return replace(evaluation, evaluations=having)
 
@@ -171,7 +172,7 @@ class _Reading:
         return not np.array_equal(self.values[id_]["expected"], again, equal_nan=True)
 
     def blocks(self, sets: SetsRef, outcomes: Outcomes) -> Iterator[ScoreBlock]:
-        """The score blocks of an encoder under a retrieval protocol; their rows are positions in its outcomes."""
+        """Yield the score blocks of an encoder under a retrieval protocol; their rows are positions in its outcomes."""
         task = build_task(self.corpus, outcomes.protocol)
         if not isinstance(task, RetrievalTask):
             raise TypeError(f"protocol {outcomes.protocol.id!r} has no gallery")

@@ -44,13 +44,13 @@ class Derivation:
 
     @cached_property
     def identity(self) -> str:
-        """All that the key is a digest of, as JSON."""
+        """Return everything that the key is a digest of, as JSON."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return canonical_json({**named, "subject": self.subject.named, "statistics": VERSION})
 
     @cached_property
     def key(self) -> str:
-        """Equal for two derivations exactly if they give the same rows."""
+        """Return the key: equal for two derivations exactly if they give the same rows."""
         return digest16([self.identity])
 
     @property
@@ -103,7 +103,7 @@ class Derived:
 
     @property
     def facts(self) -> dict[str, int | str]:
-        """Numbers for the log and the assets of a run."""
+        """Return numbers for the log and the assets of a run."""
         digest = {"digest": digest16(sorted(self.uses))} if self.uses else {}
         return {"rows": self.n_rows, "derivations": len(self.uses), "made": self.n_made, **digest}
 

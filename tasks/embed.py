@@ -234,7 +234,7 @@ def device_for(spec: EncoderSpec, device: str) -> str:
 
 
 def hardware_of(encoder: Encoder) -> str:
-    """Where a model runs: the name of the hardware, or the address of a service."""
+    """Return the name of the hardware that a model runs on, or the address of its service."""
     service = service_of(encoder)
     return device_name(encoder.device) if service is None else service.address
 
@@ -249,8 +249,10 @@ def naming_batch(plan: Sequence[NDArray[np.int32]], ids: Sequence[str]) -> Itera
     try:
         yield stored
     except Exception as error:
-        first, last = (ids[plan[len(stored)][at]] for at in (0, -1))
-        error.add_note(f"in the batch from {first!r} to {last!r}; {sum(stored)} of {sum(map(len, plan))} are stored")
+        if len(stored) < len(plan):
+            first, last = (ids[plan[len(stored)][at]] for at in (0, -1))
+            n_stored = f"{sum(stored)} of {sum(map(len, plan))} are stored"
+            error.add_note(f"in the batch from {first!r} to {last!r}; {n_stored}")
         raise
 
 
@@ -309,7 +311,7 @@ class EncodeWork:
 
     @property
     def number(self) -> int:
-        """The shard, counted from 1 as on the command line."""
+        """Return the shard, counted from 1 as on the command line."""
         return self.shard + 1
 
 
@@ -377,7 +379,7 @@ def held(identity: str) -> Iterator[None]:
 
 
 def lock_file(identity: str) -> Path:
-    """Where the lock of a device is: the same for every user and workspace of a host."""
+    """Return the path of the lock of a device, the same for every user and workspace of a host."""
     return Path(tempfile.gettempdir()) / f"capim-{re.sub('[^A-Za-z0-9-]', '-', identity)}.lock"
 
 
@@ -421,7 +423,7 @@ def check_weights(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
 
 
 def probe_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[str, float]:
-    """Probe -> the cosine of its vector now with the stored one, of those that are stored; stores the others.
+    """Return probe -> cosine of its vector now with the stored one; store the vectors of probes that are not stored.
 
     None for a model that runs here.
     """
@@ -537,7 +539,7 @@ def is_complete(
 
 
 def _lacking(store: EmbeddingStore, spec: EncoderSpec, corpus: CorpusRef) -> tuple[Modality, ...]:
-    """The modalities of a corpus that cannot be encoded and were not imported for this encoder either."""
+    """Return the modalities of a corpus that cannot be encoded and were not imported for this encoder either."""
     keys = {m: SetKey.of(spec, corpus.name, corpus.fingerprint, m) for m in MODALITIES if m not in corpus.encodable}
     return tuple(modality for modality, key in keys.items() if store.sealed(key) is None)
 
@@ -616,7 +618,7 @@ def register_corpus(what: Named, opened: OpenCorpora, selection: Selection) -> C
 
 
 def _changes(store: EmbeddingStore, corpus: Corpus, register: Sequence[StoredCorpus]) -> tuple[str, ...]:
-    """Differences from the newest stored corpus of the same name; empty if there are none."""
+    """Return the differences from the newest stored corpus of the same name; empty if there are none."""
     newest = max((row for row in register if row.name == corpus.name), key=lambda row: row.written, default=None)
     if newest is None or newest.fingerprint == corpus.fingerprint:
         return ()
@@ -628,5 +630,5 @@ def _changes(store: EmbeddingStore, corpus: Corpus, register: Sequence[StoredCor
 
 @task("resolve", run_name="resolve-{spec.name}", timeout_hours=1)
 def resolve_encoder(spec: EncoderSpec) -> EncoderSpec:
-    """The spec with every revision fixed; see :func:`tasks.encoders.resolve`."""
+    """Return the spec with every revision fixed; see :func:`tasks.encoders.resolve`."""
     return resolve(spec)

@@ -40,7 +40,7 @@ RANKING = 0.5  # the part of the work on a protocol that comes before its metric
     run_name="score-{sets.encoder}-{sets.corpus}",
 )
 def score(sets: SetsRef, settings: RunSettings, *, n_parts: int = 1) -> EvaluationRef:
-    """Outcomes and results of one encoder on one corpus; of ``n_parts`` parts, those that `score_part` stored merge.
+    """Make the outcomes and results of one encoder on one corpus; merge the ``n_parts`` parts that `score_part` stored.
 
     Stored outcomes are read instead of scored again, and only those of the table's metrics that have no stored results
     are computed.
@@ -103,7 +103,7 @@ def check_scoring(sets: Sequence[SetsRef], *, store_uri: str, protocols: Sequenc
 
 @task("find-outdated")
 def find_outdated(store_uri: str, evaluations: Sequence[EvaluationRef]) -> tuple[EvaluationRef, ...]:
-    """Those of these evaluations that have results by another version of a metric than today's."""
+    """Return the evaluations, among these, that have results by another version of a metric than today's."""
     store = EmbeddingStore.open(store_uri)
     ids = sorted({id_ for each in evaluations for id_ in each.evaluations.values()})
     stale = {row.evaluation for row in outdated_results(store.figures(evaluation=ids))}
@@ -112,7 +112,7 @@ def find_outdated(store_uri: str, evaluations: Sequence[EvaluationRef]) -> tuple
 
 @task("complete-figures", run_name="complete-{evaluation.sets.encoder}-{evaluation.sets.corpus}")
 def complete_figures(evaluation: EvaluationRef, settings: RunSettings) -> EvaluationRef:
-    """The table's metrics that stored outcomes determine and that have no result with these settings yet."""
+    """Compute the table's metrics that stored outcomes determine and that have no result with these settings yet."""
     scored = stored_evaluations(EmbeddingStore.open(settings.store_uri), evaluation, settings.protocols)
     figures = Figures(scored=scored, **settings.of_results)
     made: dict[str, Any] = {"evaluations": dict(scored.evaluations), "uses": figures.derive()}
@@ -121,7 +121,7 @@ def complete_figures(evaluation: EvaluationRef, settings: RunSettings) -> Evalua
 
 @task("find-sets")
 def find_sets(selection: Selection) -> tuple[SetsRef, ...]:
-    """The newest sealed pairs of embedding sets of these names; all pairs, of encoders with embeddings, without names.
+    """Return the newest sealed pairs of embedding sets with these names; without names, those of all encoders.
 
     Raises:
         RequestError: A named pair is missing, a named encoder has none, or there are neither pairs nor outcomes.
@@ -167,7 +167,7 @@ def _named(store: EmbeddingStore, encoders: Sequence[Named]) -> list[str]:
 
 @task("find-evaluations")
 def find_evaluations(selection: Selection) -> tuple[EvaluationRef, ...]:
-    """The newest evaluations of every encoder and corpus name under these protocols, imported outcomes included.
+    """Return the newest evaluations of every encoder and corpus name under these protocols, imported outcomes included.
 
     In the order of the given names, else sorted by name, so that comparisons do not depend on the order of writing.
 
@@ -209,7 +209,7 @@ class OfEvaluation(OfProtocol):
 def newest_evaluations(
     results: Iterable[Result | OfEvaluation], *, corpus: Sequence[str], encoder: Sequence[str]
 ) -> tuple[EvaluationRef, ...]:
-    """The newest evaluations in results, oldest first, in the order of these names, else sorted by name.
+    """Return the newest evaluations in results, oldest first, in the order of these names, else sorted by name.
 
     Names may be fingerprints: each of these states has its own.
     """
@@ -234,7 +234,7 @@ def newest_evaluations(
 
 @task("find-outcomes")
 def find_outcomes(selection: Selection) -> tuple[EvaluationRef, ...]:
-    """The newest evaluations of imported outcomes, and of fused and re-ranked scores; empty if there are none.
+    """Return the newest evaluations of imported outcomes, and of fused and re-ranked scores; empty if there are none.
 
     Raises:
         RequestError: A named encoder of this kind has no results on these corpora.

@@ -218,7 +218,7 @@ def import_outcomes(
 
 
 def _judged_runs(store: EmbeddingStore, source: Source, label: str) -> tuple[Corpus, dict[str, tuple[str, FoundRows]]]:
-    """Runs on the documents that qrels judge, without texts and images: their corpus, and each with its file by name.
+    """Return the corpus of runs on judged documents, without texts and images; and each run with its file, by name.
 
     The gallery is every document of the qrels and of these runs. A stored corpus of the name that holds them all, with
     the same judgements, is taken as it is.

@@ -148,22 +148,22 @@ class Protocol:
 
     @property
     def spoken(self) -> str:
-        """The English name of its language."""
+        """Return the English name of its language."""
         return language_name(self.language)
 
     @property
     def mean_over_languages(self) -> Protocol:
-        """The mean over the languages and translators of this direction."""
+        """Return the mean over the languages and translators of this direction."""
         return Protocol.of(language_id(self.direction))
 
     @property
     def family(self) -> str:
-        """The published set of hard negatives that a category is of."""
+        """Return the published set of hard negatives that a category is of."""
         return self.id.removesuffix(f"/{self.name}")
 
     @property
     def without_orientation(self) -> Protocol:
-        """The protocol in the orientation ``transposed``."""
+        """Return the protocol in the orientation ``transposed``."""
         return Protocol.of(self.id.partition("@")[0], self.main_metric) if self.orientation else self
 
     @property
@@ -183,17 +183,17 @@ class Protocol:
 
     @property
     def sides(self) -> tuple[Modality, Modality]:
-        """Modalities of queries and gallery in retrieval: captions and images, images and captions, or images only."""
+        """Return the modalities of queries and gallery: captions and images, the reverse, or images only."""
         return SIDES.get(self.direction, SIDES["i2t"])
 
     @property
     def queries(self) -> str:
-        """Kind of query: ``image`` or ``caption`` in retrieval, otherwise ``quadruples`` or ``pairs``."""
+        """Return the kind of query: ``image`` or ``caption`` in retrieval, otherwise ``quadruples`` or ``pairs``."""
         return SIDES[self.direction][0] if self.direction in SIDES else self.direction
 
     @cached_property
     def title(self) -> str:
-        """Its subject in plain words; for a protocol :meth:`on` a corpus, also the captions it takes.
+        """Return its subject in plain words; for a protocol :meth:`on` a corpus, also the captions it takes.
 
         Examples:
             >>> [Protocol.of(id_).title for id_ in ("t2i/all", "winoground/object", "t2i/all+i2t/any")]
@@ -209,7 +209,7 @@ class Protocol:
 
     @property
     def titled(self) -> str:
-        """The title with the id behind it.
+        """Return the title with the id behind it.
 
         Examples:
             >>> Protocol.of("t2i/all").titled, Protocol.of("aro/vg_relation").titled
@@ -219,12 +219,12 @@ class Protocol:
 
     @property
     def place(self) -> tuple[int, str]:
-        """Sort key among the protocols of a corpus on a page."""
+        """Return its sort key among the protocols of a corpus on a page."""
         return self.order, self.id
 
     @property
     def headline_place(self) -> int:
-        """The number that :attr:`headline` says, or that of its kind."""
+        """Return the number that :attr:`headline` says, or that of its kind."""
         return self.headline or _HEADLINES.get(self.kind, NO_HEADLINE)
 
 

@@ -26,7 +26,7 @@ from capim.tasks.protocols import ALL_QUADRUPLES, I2T_ANY, JUDGED_QUERIES, T2I_A
 
 
 def _ours(names: Mapping[str, str]) -> dict[str, str]:
-    """Our names of metrics by theirs; where R@k and success@k have one name there, R@k."""
+    """Return our names of metrics by theirs; where R@k and success@k have one name there, R@k."""
     return {theirs: ours for ours, theirs in names.items() if not ours.startswith("success")}
 
 
@@ -181,7 +181,7 @@ def _of_mteb(loaded: Mapping[str, Any], path: Path) -> Iterator[Published]:
 
 
 def _of_their_task(task: str) -> tuple[str, str, Mapping[str, str]] | None:
-    """Our corpus, protocol and metrics of a task of MTEB."""
+    """Return our corpus, protocol and metrics for a task of MTEB; None if we have none."""
     if task in JUDGED_TASKS:
         return task, JUDGED_QUERIES, _OURS
     for corpus, known in their_tasks().items():

@@ -161,7 +161,7 @@ def _figures(memory: _InMemory, group: Sequence[Derivation]) -> None:
 
 
 def _over_encoders(memory: _InMemory, group: Sequence[Derivation]) -> None:
-    """Comparisons, analyses, or a ranking, of the evaluations that all of these were made of."""
+    """Make comparisons, analyses or a ranking again, from the evaluations that all of these were made of."""
     first, resampling = group[0], _resampling(group[0])
     evaluations = _evaluations(memory, [id_ for each in first.inputs if (id_ := each.partition(" ")[2])])
     if not evaluations:  # of a user's metric

@@ -61,7 +61,7 @@ class CorpusRef:
 
     @property
     def facts(self) -> dict[str, int | str]:
-        """Numbers for the log of a run."""
+        """Return numbers for the log of a run."""
         return {"images": self.n_images, "captions": self.n_captions, "skipped": self.n_skipped}
 
 
@@ -95,7 +95,7 @@ class EmbedRef:
 
     @property
     def facts(self) -> dict[str, int | str]:
-        """Numbers for the log and the assets of a run."""
+        """Return numbers for the log and the assets of a run."""
         return {"rows": self.n_items, "encoded": self.n_encoded, "truncated": self.n_truncated}
 
 
@@ -111,7 +111,7 @@ class EvaluationRef:
 
     @property
     def facts(self) -> dict[str, int | str]:
-        """Numbers for the log and the assets of a run."""
+        """Return numbers for the log and the assets of a run."""
         digest = digest16(sorted(self.evaluations.values()))
         return {"protocols": len(self.evaluations), "scored": self.n_scored, "added": self.n_added, "digest": digest}
 
@@ -200,6 +200,27 @@ def by_corpus(evaluations: Sequence[EvaluationRef]) -> list[tuple[EvaluationRef,
     return [tuple(members) for members in groups.values()]
 
 
+def by_revision(evaluations: Iterable[EvaluationRef]) -> list[list[EvaluationRef]]:
+    """Return evaluations on one corpus in groups without two revisions of an encoder: one group if all names differ.
+
+    Examples:
+        >>> sets = [SetsRef(encoder=name[0], encoder_fingerprint=name, corpus="", corpus_fingerprint="")
+        ...         for name in ("a1", "b1", "a2")]
+        >>> groups = by_revision(EvaluationRef(sets=each, evaluations={}, n_scored=0) for each in sets)
+        >>> [[each.sets.encoder_fingerprint for each in group] for group in groups]
+        [['a1', 'b1'], ['a2']]
+    """
+    groups: list[list[EvaluationRef]] = []
+    seen = Counter[str]()
+    for each in evaluations:
+        place = seen[each.sets.encoder]
+        seen[each.sets.encoder] += 1
+        if place == len(groups):
+            groups.append([])
+        groups[place].append(each)
+    return groups
+
+
 def encoder_name(entry: str | Mapping[str, Any]) -> str:
     """Return the stored name of an entry of ``RunConfig.encoders``."""
     if not isinstance(entry, str):
@@ -234,16 +255,14 @@ def this_machine() -> dict[str, str]:
 
 @cache
 def library_versions() -> dict[str, str]:
-    """Library -> version of the installed ones, and of Python."""
+    """Return library -> version, of those that are installed and of Python."""
     return {"python": ".".join(map(str, sys.version_info[:3])), **versions_of(LIBRARIES)}
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
-    """Library -> version of the installed ones, in this order."""
+    """Return library -> version, of those that are installed, in this order."""
     found = {}
     for name in names:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found

@@ -28,7 +28,7 @@ from capim.tasks.prefects.task import artifact_key, asset, in_a_run, task
 from capim.tasks.protocols import BALANCED, Protocol, by_language
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.reference.published import ANALYSIS, gate_rows, gated, judge_results, published
-from capim.tasks.references import EvaluationRef, RunSettings, corpus_of, inputs_of
+from capim.tasks.references import EvaluationRef, RunSettings, by_revision, corpus_of, inputs_of
 from capim.tasks.results.stored import read_all_outcomes
 from capim.tasks.statistics.draws import Resampling
 
@@ -46,7 +46,7 @@ def diagnose_corpus(evaluations: tuple[EvaluationRef, ...], settings: RunSetting
     corpus = corpus_of(store, evaluations)
     specs = [store.encoder(each.sets.encoder_fingerprint) for each in evaluations]
     works = [
-        analyses_of(store, corpus, evaluations, settings.analyses, resampling, run),
+        *(analyses_of(store, corpus, each, settings.analyses, resampling, run) for each in by_revision(evaluations)),
         gate_of(store, corpus, evaluations, specs, resampling, run),
         devices_of(store, corpus, run),
     ]
@@ -66,7 +66,8 @@ def analyses_of(
 ) -> Work:
     """Return the analyses of these evaluations: those that are named, else all that do not run on request only.
 
-    By a ``metric`` that a user gave, those over parts of the queries of each protocol that is analysed.
+    The evaluations are of one revision of each encoder. By a ``metric`` that a user gave, those over parts of the
+    queries of each protocol that is analysed.
     """
 
     def versions(protocol: Protocol) -> list[str]:
@@ -93,7 +94,7 @@ def analyses_of(
                 *(metric.inputs(e.evaluations[protocol.id] for e in group) if metric else ()),
                 *(tag for each in group for tag in tags[each.sets.encoder_fingerprint] if "vectors" in analysis.needs),
             ],
-            settings=resampling.used(tested=True),
+            settings=resampling.used(by_draws=analysis.draws, tested=True),
             version="; ".join(
                 [str(analysis.version), *(versions(protocol) if metric is None else [str(metric.version)])]
             ),
@@ -133,12 +134,12 @@ def analyses_of(
 
 
 def diagnosed(corpus: Corpus, evaluations: Sequence[EvaluationRef]) -> list[Protocol]:
-    """The protocols of these evaluations that are analysed; those of many languages only where fewer are named."""
+    """Return the protocols of these evaluations that are analysed; those of many languages only where few are named."""
     return analysed(corpus, select_protocols(corpus, sorted({p for each in evaluations for p in each.evaluations})))
 
 
 def analysed(corpus: Corpus, protocols: Sequence[Protocol]) -> list[Protocol]:
-    """Those of some protocols of a corpus that are analysed, as in :func:`diagnosed`."""
+    """Return the protocols of a corpus, among these, that are analysed, as in :func:`diagnosed`."""
     spoken = [protocol.id for protocol in by_language(protocols, corpus) if protocol.is_of_language]
     return [p for p in protocols if _is_diagnosed(p) or (p.id in spoken and len(spoken) <= MOST_SPOKEN)]
 
@@ -194,7 +195,7 @@ def devices_of(store: EmbeddingStore, corpus: Corpus, run: str = "") -> Work:
 
 
 def _groups(evaluations: list[EvaluationRef], analysis: Analysis) -> list[list[EvaluationRef]]:
-    """The evaluations that an analysis looks at together."""
+    """Return the evaluations that an analysis looks at together."""
     return [evaluations] if analysis.looks_at_all else [[each] for each in evaluations]
 
 

@@ -111,9 +111,9 @@ def watch_vectors(
                 similarities = cosines([*before], fresh_vectors(encoder, corpus, modality, ords))
                 findings += judge_vectors(f"{subject}, {modality}s", similarities, rule)
             of_set = {"encoder_fingerprint": spec.fingerprint, "corpus": corpus.name}
-            devices = sorted(store.counts("batches", "device", **of_set))[:3]
-            if devices:
-                before_now = {"device": ", ".join(devices)}, {"device": hardware_of(encoder)}
+            devices, now = sorted(store.counts("batches", "device", **of_set)), hardware_of(encoder)
+            if devices and now not in devices:
+                before_now = {"device": ", ".join(devices)}, {"device": now}
                 findings += judge_settings(setting_changes(f"device of {subject}", *before_now))
     return findings
 
@@ -127,7 +127,7 @@ def changed_probes(store: EmbeddingStore, encoder: Encoder, rule: WatchRule, *, 
 def fresh_vectors(
     encoder: Encoder, corpus: Corpus, modality: Modality, ords: NDArray[np.int32]
 ) -> list[NDArray[np.float32]]:
-    """These items encoded now in one batch, each of shape ``(n_vectors, dim)``; none of images without image bytes."""
+    """Return these items, encoded now in one batch, each ``(n_vectors, dim)``; nothing for images without bytes."""
     if modality == "caption":
         embeddings = encode_captions(encoder, texts(corpus.captions["text"].take(ords)))
     elif corpus.source is None:
@@ -187,12 +187,12 @@ class WatchedFigure:
 
     @property
     def subject(self) -> str:
-        """Encoder and corpus in words."""
+        """Return the encoder and the corpus in words."""
         return f"{self.row.encoder} on {self.row.corpus}"
 
     @property
     def key(self) -> FigureKey:
-        """Corpus, protocol, metric and encoder."""
+        """Return corpus, protocol, metric and encoder."""
         return self.row.corpus, self.row.protocol, self.row.metric, self.row.encoder
 
 
@@ -235,7 +235,7 @@ def watch_metrics(
 def pinned_baselines(
     store: EmbeddingStore, ids: Collection[FigureId], *, run: str, baseline: str | None
 ) -> tuple[dict[FigureId, Pinned], datetime | None]:
-    """The baselines of these results, in ``baseline`` where that run has the result, else as in their last watch.
+    """Return the baselines of these results: in ``baseline`` where that run has the result, else as in the last watch.
 
     Returns:
         The results that have one, with it; and when any of the results was last watched.
@@ -331,7 +331,7 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[Fall
 def _of_subjects(
     figures: Sequence[WatchedFigure], stored: Sequence[Result], rule: WatchRule, run: str
 ) -> Iterator[WatchFinding]:
-    """Findings about each encoder and corpus: nothing to compare with, or large drops of its other metrics."""
+    """Yield findings about each encoder and corpus: nothing to compare with, or large drops of its other metrics."""
     values: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     for row in stored:
         known = METRICS.get(row.metric)
@@ -369,7 +369,7 @@ def _of_subjects(
 
 
 def _weights(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[WatchFinding]:
-    """Notes of what differs between the encoders of changed results and those of the baseline."""
+    """Return notes on differences between the encoders of changed results and those of the baseline."""
     pairs = {
         (figure.row.encoder, figure.old.encoder_fingerprint, figure.row.encoder_fingerprint)
         for figure in changed
@@ -387,10 +387,10 @@ def _summary_lines(
 ) -> tuple[str, ...]:
     """Return lines on the comparison, its level, corpora with too few images for it, and the next step."""
     n_first = states["baseline"]
-    first, watched = (f"{k} figure{'s' if k != 1 else ''}" for k in (n_first, len(figures) - n_first))
+    first, watched = (f"{k} result{'s' if k != 1 else ''}" for k in (n_first, len(figures) - n_first))
     lines = []
     if n_first and not rule.strict:
-        lines.append(f"run {run} is the baseline of {first}, which were watched for the first time")
+        lines.append(f"run {run} is the baseline of {first} watched for the first time")
     if n_first < len(figures):
         runs = sorted({(figure.row.baseline, figure.since) for figure in figures if figure.row.verdict != "baseline"})
         pinned = ", ".join(f"run {baseline} of {date}" for baseline, date in runs)

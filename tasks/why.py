@@ -142,7 +142,7 @@ def _input_differences(before: Iterable[str], after: Iterable[str], figure: str)
 
 
 def _by_encoder(inputs: Iterable[str]) -> dict[str, list[str]]:
-    """Name of an encoder (empty: the input names none) -> its inputs, each as ``fingerprint evaluation``."""
+    """Return name of an encoder (empty: the input names none) -> its inputs, each as ``fingerprint evaluation``."""
     found = defaultdict[str, list[str]](list)
     for each in inputs:
         name, at, rest = each.rpartition("@")

@@ -252,6 +252,7 @@ def test_a_search_by_a_vector_finds_the_item_that_it_belongs_to(workspace: capim
         ({"vector": np.ones((2, 8))}, r"has shape \(2, 8\); expected"),
         ({"vector": np.zeros(8)}, "not finite, or only zeros"),
         ({"vector": np.full(8, np.nan)}, "not finite, or only zeros"),
+        ({"vector": np.full(8, 1e30)}, "too large"),
         ({"vector": "no.npy"}, "no.npy cannot be read as a .npy file"),
         ({"vector": np.ones(8), "k": 0}, "k must be at least 1"),
     ],

@@ -53,6 +53,7 @@ class Analysis:
         part_of: The analysis that includes this one when it is requested.
         measures: True if the same input may get other slices: random training, or measured times.
         of_languages: True if it runs for the captions of every language, even if it is not named.
+        draws: True if its slices depend on the number of bootstrap replicates, whatever the method of intervals.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Analysis:
     part_of: str = ""
     measures: bool = False
     of_languages: bool = True
+    draws: bool = False
 
     @property
     def looks_at_all(self) -> bool:
@@ -228,7 +230,7 @@ _OWN = (
     ),
     _ablation("thresholds", "calibration:thresholds", {"threshold": "Answering only above a threshold"}, version=2),
     _own(AMBIGUOUS, "misses:ambiguous", "Ambiguous", scope="all encoders", section="failures"),
-    _ablation("resampled-gallery", "gallery:resampled_gallery", "Resampled gallery", on_request=True),
+    _ablation("resampled-gallery", "gallery:resampled_gallery", "Resampled gallery", on_request=True, draws=True),
 )
 ANALYSES = PluginTable("capim.analyses", {analysis.name: analysis for analysis in _OWN}, _of_package)
 """Every analysis by name, those of packages last."""

@@ -21,7 +21,15 @@ def leave_prefect_out() -> None:
     reads. Called by the command line before flows are imported; otherwise flows are Prefect's.
     """
     global left_out  # noqa: PLW0603 - the choice of imports is a state of the process
-    home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
-    named = any(map(os.environ.get, _SETTINGS)) or (home / "profiles.toml").exists()
-    named = named or any(Path(file).is_file() and said in Path(file).read_bytes() for file, said in _FILES.items())
+    home = os.path.expanduser(os.environ.get("PREFECT_HOME") or "~/.prefect")  # noqa: PTH111 - as in flows/__init__.py
+    named = any(map(os.environ.get, _SETTINGS)) or os.path.exists(f"{home}/profiles.toml")  # noqa: PTH110
+    named = named or any(_says(Path(file), text) for file, text in _FILES.items())
     left_out = not named and "prefect" not in sys.modules
+
+
+def _says(file: Path, text: bytes) -> bool:
+    """True if a file has this text; False without such a file, or if it cannot be read."""
+    try:
+        return file.is_file() and text in file.read_bytes()
+    except OSError:
+        return False

@@ -220,8 +220,8 @@ def shown_progress(overall: Overall) -> Iterator[None]:
             lost = True  # Prefect's client tries for a minute or two: once is enough
 
     def listen(progress: Progress) -> None:
-        earlier(progress)
         with lock:  # tasks run in several threads
+            earlier(progress)
             now = time.monotonic()
             overall.listen(progress, now - begun)
             if not lost and now - shown >= EVERY_SECONDS:

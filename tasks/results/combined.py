@@ -223,7 +223,7 @@ def image_parts(values: NDArray[np.float64], clusters: Clusters) -> NDArray[np.f
 
 
 def rsum_values(protocols: Iterable[Outcomes], *, drawn: SamplingFrame) -> Values:
-    """RSUM of the protocols ``t2i/all`` and ``i2t/any``; nothing without them, or where a recall is left open."""
+    """Return RSUM of ``t2i/all`` and ``i2t/any``; nothing without them, or where a recall is left open."""
     found: dict[str, NDArray[np.float64]] = {}
     for outcomes in protocols:
         if not {metric.name for metric in RECALLS} <= {metric.name for metric in metrics_of(outcomes)}:

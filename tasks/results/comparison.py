@@ -201,7 +201,15 @@ class Part:
     """The items of a corpus that have a value in a declared column: of images, captions, quadruples or pairs."""
 
     side: str
-    has: NDArray[np.bool_]
+    rows: list[int]
+    n_items: int
+
+    @property
+    def has(self) -> NDArray[np.bool_]:
+        """Return which items have the value."""
+        has = np.zeros(self.n_items, dtype=np.bool_)
+        has[self.rows] = True
+        return has
 
     def queries(self, outcomes: Outcomes) -> NDArray[np.bool_] | None:
         """Return which queries are about these items; None if no query is about items of this kind."""
@@ -224,10 +232,13 @@ def declared(corpus: Corpus) -> dict[str, dict[str, Part]]:
     )
     found: dict[str, dict[str, Part]] = defaultdict(dict)
     for side, column, cells in columns:
-        every = [[cell] if isinstance(cell, str) else cell or [] for cell in cells.to_pylist()]
-        for value in sorted({value for values in every for value in values}):
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, cell in enumerate(cells.to_pylist()):
+            for value in [cell] if isinstance(cell, str) else cell or []:
+                rows[value].append(row)
+        for value in sorted(rows):
             name, _, own = value.rpartition("=") if "=" in value.strip("=") else (column, "", value)
-            found[name][own] = Part(side=side, has=np.array([value in values for values in every]))
+            found[name][own] = Part(side=side, rows=rows[value], n_items=len(cells))
     return dict(found)
 
 
@@ -237,14 +248,16 @@ def slice_named(corpus: Corpus, text: str) -> Part:
     Raises:
         RequestError: The corpus declares no such column or value; names those that it does.
     """
-    columns, (column, sign, value) = declared(corpus), text.partition("=")
+    columns = declared(corpus)
+    parts = {f"{column}={value}": part for column, values in columns.items() for value, part in values.items()}
+    if text in parts:
+        return parts[text]
+    column, sign, value = text.partition("=")
     if not sign or column not in columns:
         some = ", ".join(f"{name}={next(iter(values))}" for name, values in columns.items())
         has = f"its columns: {some}" if some else "it declares none (docs/own_data.md)"
         raise RequestError(f"--slice {text}: expected COLUMN=VALUE of {corpus.name}; {has}")
-    if value not in columns[column]:
-        raise RequestError(f"--slice: {unknown(column, value, [*columns[column]])}")
-    return columns[column][value]
+    raise RequestError(f"--slice: {unknown(column, value, [*columns[column]])}")
 
 
 def sliced_comparisons(

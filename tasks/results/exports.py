@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -86,16 +87,19 @@ def export_atlas(
     columns["neighbors"] = pa.StructArray.from_arrays(
         [pa.array([*nearest.positions]), pa.array([*(1 - nearest.scores)])], names=["ids", "distances"]
     )
+    specs = {spec.fingerprint: spec for spec in map(store.encoder, encoders)}
+    named = Counter(spec.name for spec in specs.values())
     evaluations = current_evaluations(
         store,
-        encoder_fingerprint=[store.encoder(encoder).fingerprint for encoder in encoders],
+        encoder_fingerprint=[*specs],
         corpus_fingerprint=store.key(encoder=encoders[0], corpus=corpus, modality=modality).corpus_fingerprint,
         protocol=protocols or MAIN,
     )
     for row in evaluations:
         if _asks(row.protocol, modality):
-            outcomes = store.rows("outcomes", evaluation=row.evaluation)
-            columns |= _found(outcomes, f"{row.protocol} {row.encoder}", len(items))
+            outcomes, spec = store.rows("outcomes", evaluation=row.evaluation), specs[row.encoder_fingerprint]
+            name = spec.name if named[spec.name] == 1 else f"{spec.name}@{spec.revision}"
+            columns |= _found(outcomes, f"{row.protocol} {name}", len(items))
     table = pa.table(columns)
     with replacing(path) as temporary:
         _write(temporary, table, items["sha"].to_pylist() if modality == "image" else [], store)
@@ -103,7 +107,7 @@ def export_atlas(
 
 
 def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Points, shape ``(n, 2)``, of vectors of shape ``(n, dim)``: the two directions of most variance, about the mean.
+    """Return points, shape ``(n, 2)``, of vectors ``(n, dim)``: the two directions of most variance, about the mean.
 
     It needs memory for ``dim`` squared numbers. Each direction points to where its largest component is positive, so
     that equal vectors give equal points.
@@ -140,7 +144,7 @@ def _captions_of(captions: pa.Table, images: Sequence[str]) -> list[str]:
 
 
 def _found(outcomes: pa.Table, label: str, n_items: int) -> dict[str, pa.Array]:
-    """Rank and hit of each item; null where it was no query."""
+    """Return rank and hit of each item; null where it was no query."""
     ords, best, worst = (outcomes[name].to_numpy() for name in ("query_ord", "rank_best", "rank_worst"))
     rank, hit, absent = np.zeros(n_items, np.int32), np.zeros(n_items, np.bool_), np.ones(n_items, np.bool_)
     rank[ords], hit[ords], absent[ords] = best, worst == 1, False
@@ -149,7 +153,7 @@ def _found(outcomes: pa.Table, label: str, n_items: int) -> dict[str, pa.Array]:
 
 
 def _write(path: Path, table: pa.Table, shas: Sequence[str | None], store: EmbeddingStore) -> None:
-    """The table, with the thumbnails of its images if there are any, some rows at a time."""
+    """Write the table, with the thumbnails of its images if there are any, some rows at a time."""
     schema = table.schema.append(pa.field("image", PICTURE)) if shas else table.schema
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for start in range(0, len(table), _PICTURES):
@@ -163,7 +167,7 @@ def _write(path: Path, table: pa.Table, shas: Sequence[str | None], store: Embed
 
 
 def ndcg_rows(store: EmbeddingStore, results: Iterable[R]) -> Iterator[R]:
-    """nDCG@10 where a query has one relevant item: MTEB's main score, which is not among stored results.
+    """Yield nDCG@10 where a query has one relevant item: MTEB's main score, which is not among stored results.
 
     Rows like those of R@1, without an interval, for all that have no row of nDCG@10.
 
@@ -208,15 +212,22 @@ def export_trec(
         The files written.
 
     Raises:
-        RequestError: No evaluation has lists, or the folder is a file.
+        RequestError: No evaluation has lists, the folder is a file, or two evaluations would be written to one file.
     """
     if folder.is_file():
         raise RequestError(f"trec writes a folder of files, but {str(folder)!r} is a file; give the path of a folder")
+    rows = current_evaluations(store, **wanted)
+    runs, states = [(row.corpus, row.protocol, row.encoder) for row in rows], {row.corpus_fingerprint for row in rows}
+    if len({*runs}) < len(runs) or len({row.corpus for row in rows}) < len(states):
+        raise RequestError(
+            "trec names its files by corpus and encoder: export one state of a corpus, and one revision of an encoder, "
+            "at a time"
+        )
     written: dict[Path, None] = {}
     left_out: set[str] = set()
     ties: list[tuple[int, str]] = []
     tasks: dict[tuple[str, str], tuple[RetrievalTask | None, NDArray[np.object_]]] = {}
-    for row in current_evaluations(store, **wanted):
+    for row in rows:
         fingerprint, protocol, encoder = row.corpus_fingerprint, row.protocol, row.encoder
         corpus = store.corpus(row.corpus, fingerprint)
         if (fingerprint, protocol) not in tasks:

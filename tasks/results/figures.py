@@ -67,7 +67,7 @@ class Figures:
 
     @cached_property
     def _joint(self) -> Mapping[Kind, Sequence[Protocol]]:
-        """The protocols with results to add up (``sum``) or to average over all languages (``mean``).
+        """Return the protocols with results to add up (``sum``) or to average over all languages (``mean``).
 
         Only where all of them were evaluated; in the order of the corpus, on which the id of their evaluation depends.
         """
@@ -80,7 +80,7 @@ class Figures:
 
     @cached_property
     def _of_one(self) -> dict[tuple[str, str], Derivation]:
-        """Protocol id and metric -> the derivation of its result."""
+        """Return protocol id and metric -> the derivation of its result."""
         found = [
             Derivation(
                 kind="result",
@@ -122,7 +122,7 @@ class Figures:
             yield made
 
     def over_several(self, each: Derivation) -> list[Result]:
-        """RSUM, or the means over languages; no rows where imported ranks leave a recall open."""
+        """Return RSUM, or the means over languages; no rows where imported ranks leave a recall open."""
         kind: Kind = "sum" if each.subject.protocol == RSUM.protocol else "mean"
         scored, protocols = self.scored, self._joint[kind]
         source = self._source(scored.joint_evaluation(protocols))
@@ -139,7 +139,7 @@ class Figures:
         return rows
 
     def replicates(self, each: Derivation) -> list[Replicates]:
-        """Every draw of a result; they name the row of the result."""
+        """Return every draw of a result; they name the row of the result."""
         figure = each.subject.figure
         [protocol] = [one for one in self.scored.protocols if one.id == figure[0]]
         evaluated = self._evaluated(self.scored.read(protocol), {figure})
@@ -147,7 +147,7 @@ class Figures:
         return [replace(row, result=result) for row in replicate_rows(evaluated, self.resampling)]
 
     def _evaluated(self, outcomes: Outcomes, wanted: Container[tuple[str, str]]) -> Evaluated:
-        """The outcomes of a protocol with those of their metrics that are wanted: pairs of protocol and metric."""
+        """Return the outcomes of a protocol with the metrics that are wanted: pairs of protocol and metric."""
         protocol = outcomes.protocol.id
         metrics = [metric for metric in metrics_of(outcomes, self.table) if (protocol, metric.name) in wanted]
         source = self._source(self.scored.evaluations[protocol])
@@ -162,7 +162,7 @@ class Figures:
 
 
 def outdated_results(rows: Iterable[Result]) -> list[Result]:
-    """The results by another version of their metric than that of today's table."""
+    """Return the results by another version of their metric than that of today's table."""
     rows = list(rows)
     today = {metric: version_of(metric) for metric in {row.metric for row in rows}}
     return [row for row in rows if today[row.metric] not in (None, row.metric_version)]

@@ -53,11 +53,11 @@ class ScoredSets:
     tags: Mapping[str, str]
 
     def joint_evaluation(self, protocols: Sequence[Protocol]) -> str:
-        """The evaluation id of a result that is computed from several protocols."""
+        """Return the evaluation id of a result that is computed from several protocols."""
         return digest16([self.evaluations[protocol.id] for protocol in protocols])
 
     def stored(self) -> dict[str, int]:
-        """Protocol id -> number of its stored outcomes."""
+        """Return protocol id -> number of its stored outcomes."""
         found = self.store.stored_rows([*self.evaluations.values()])
         return {protocol: found[each] for protocol, each in self.evaluations.items() if each in found}
 
@@ -70,12 +70,12 @@ class ScoredSets:
         return Scoring.of(self.corpus, protocols, **vectors, resources=replace(resources, device=device))
 
     def read(self, protocol: Protocol) -> Outcomes:
-        """The stored outcomes of a protocol."""
+        """Return the stored outcomes of a protocol."""
         return read_outcomes(self.store, self.evaluations[protocol.id], protocol)
 
 
 def missing_sets(store: EmbeddingStore, key: SetKey, modalities: Sequence[str]) -> str:
-    """The fault that embeddings of these modalities are missing or incomplete, with the command that makes them."""
+    """Return the fault that embeddings are missing or incomplete, with the command that makes them."""
     spec, name, revision = store.encoder(key.encoder_fingerprint), key.encoder, ""
     if store.encoder(name) != spec:  # of the models of this name not the newest
         name, revision = f"{name}@{spec.revision}", f" --revision {spec.revision}"
@@ -110,7 +110,7 @@ def stored_evaluations(store: EmbeddingStore, evaluation: EvaluationRef, protoco
 
 
 def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str]) -> ScoredSets:
-    """The sealed sets of one encoder on one corpus with the protocols of these ids; all that fit where none is named.
+    """Return the sealed sets of one encoder on one corpus, with these protocols or, if none is named, all that fit.
 
     Raises:
         RequestError: A set is not sealed, or an id is unknown or does not fit the corpus.
@@ -136,7 +136,7 @@ def scored_sets(
     sealed: Mapping[Modality, SealedSet],
     vectors: VectorKind,
 ) -> ScoredSets:
-    """Sets with their evaluations; of those that are not sealed yet, with ids that nothing stored has."""
+    """Return sets with their evaluations; sets that are not sealed yet have ids that nothing stored has."""
     # late interaction has consistency across languages since the version after 4
     version = SCORER_VERSION + (vectors == "multi" and len(layout_of(corpus).parts) > 1)
     digests = [sealed[modality].digest if modality in sealed else "" for modality in MODALITIES]
@@ -160,7 +160,7 @@ def outcomes_of(
     n_parts: int = 1,
     advance: Advance = ignore,
 ) -> Iterator[tuple[list[Outcomes], bool]]:
-    """The outcomes of every protocol in query order, as many protocols at a time as are scored together.
+    """Yield the outcomes of every protocol in query order, as many protocols at a time as are scored together.
 
     Each list comes with whether it was scored now. ``stored`` counts the queries in the store by protocol id: a
     protocol that has all its queries there is read; the others are scored and stored. ``advance`` gets how many
@@ -237,7 +237,7 @@ def _stored_parts(
 
 
 def _parts(scored: ScoredSets, n_parts: int) -> list[range]:
-    """The images in parts of nearly equal size."""
+    """Return the images in parts of nearly equal size."""
     n = len(scored.corpus.images)
     return [range(n * k // n_parts, n * (k + 1) // n_parts) for k in range(n_parts)]
 
@@ -247,7 +247,7 @@ def _of_parts(scored: ScoredSets, protocols: Sequence[Protocol], n_parts: int) -
 
 
 def _portions(protocols: Sequence[Protocol]) -> Iterator[list[Protocol]]:
-    """Protocols to be scored together: all that share a gallery, and languages of one translator.
+    """Yield protocols to be scored together: all that share a gallery, and languages of one translator.
 
     Languages of one translator are compared with one reference, which every portion scores once.
 

@@ -26,7 +26,7 @@ def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: Protocol) ->
 
 
 def read_all_outcomes(store: EmbeddingStore, evaluations: Mapping[K, str], protocol: Protocol) -> dict[K, Outcomes]:
-    """The outcomes of several evaluations by the same protocol, in one pass over the table; see :func:`read_outcomes`.
+    """Return the outcomes of several evaluations under one protocol, in one pass; see :func:`read_outcomes`.
 
     ``evaluations`` are ids under any key.
     """

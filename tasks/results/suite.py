@@ -74,7 +74,7 @@ class CorpusHeadline:
 
     @property
     def title(self) -> str:
-        """The headline in words: ``R@1 under t2i/all and i2t/any``."""
+        """Return the headline in words: ``R@1 under t2i/all and i2t/any``."""
         protocols = list(dict.fromkeys(figure.protocol for figure in self.figures))
         if len(protocols) < 3:
             return f"{self.figures[0].metric} under {' and '.join(protocols)}"
@@ -82,7 +82,7 @@ class CorpusHeadline:
 
     @property
     def encoders(self) -> frozenset[EncoderId]:
-        """The encoders that have the headline."""
+        """Return the encoders that have the headline."""
         return frozenset(encoder for encoder, values in self.values.items() if not isinstance(values, str))
 
 
@@ -148,7 +148,7 @@ def photographs_of(corpus: Corpus) -> list[Photograph]:
 
 
 def named_once(corpora: Sequence[CorpusHeadline]) -> list[CorpusHeadline]:
-    """The corpora, of those with the same contents the one that most encoders have, with the names of the others."""
+    """Return each corpus once: the one that most encoders have, with the names of others with the same contents."""
     same: dict[tuple[str, tuple[Figure, ...]], list[CorpusHeadline]] = {}
     for corpus in corpora:
         same.setdefault((corpus.contents, corpus.figures), []).append(corpus)

@@ -68,7 +68,7 @@ class Evaluated:
 
     @cached_property
     def clusters(self) -> Clusters:
-        """The clusters of the queries."""
+        """Return the clusters of the queries."""
         return Clusters.of(self.outcomes.clusters, self.drawn, self.outcomes.weights)
 
     @cached_property
@@ -135,7 +135,7 @@ def _chance(each: Evaluated, metric: Metric, value: float, clusters: Clusters) -
 
 
 def first_hits(corpus: Corpus, outcomes: Outcomes) -> FirstHits | None:
-    """The labels of the images that search, and their first hits; None of other protocols, and without stored lists."""
+    """Return the labels of the images that search, and their first hits; None without labels or stored lists."""
     if outcomes.protocol.kind != "labels" or outcomes.top_ords is None:
         return None
     rows, asked, labels = layout_of(corpus).labels, outcomes.query_ords.tolist(), dict[int, set[int]]()

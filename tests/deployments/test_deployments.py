@@ -46,7 +46,7 @@ def test_runs_send_three_heartbeats_in_the_time_after_which_they_are_taken_for_l
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", raising=False)
-    set_environment(verbose=True)
+    set_environment()
     of_workers = {
         each["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] for each in DEPLOYMENTS
     }

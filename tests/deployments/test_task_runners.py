@@ -36,8 +36,9 @@ KEYS = {"results": "result", "comparisons": "comparison", "slices": "slice"}
 OF_THIS_RUN = {"run", "created", "image_tag", "caption_tag"}
 
 
-def test_an_unknown_task_runner_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(RUNNER_VARIABLE, "spark")
+@pytest.mark.parametrize("runner", ["spark", "threads:0", "dask:0"])
+def test_an_unknown_task_runner_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch, runner: str) -> None:
+    monkeypatch.setenv(RUNNER_VARIABLE, runner)
     with pytest.raises(RequestError, match="dask:tcp://host:8786"):
         task_runner()
 
@@ -47,7 +48,7 @@ def test_a_time_limit_is_hours_from_the_environment_or_the_flows_own(monkeypatch
     assert timeout_seconds(24) == 24 * 3600
     monkeypatch.setenv(TIMEOUT_VARIABLE, "0.5")
     assert timeout_seconds(24) == 1800
-    for wrong in ("never", "0", "-1", "nan"):
+    for wrong in ("never", "0", "-1", "nan", "inf"):
         monkeypatch.setenv(TIMEOUT_VARIABLE, wrong)
         with pytest.raises(RequestError, match="is not a number of hours above 0"):
             timeout_seconds(24)

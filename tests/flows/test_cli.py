@@ -138,6 +138,7 @@ def test_every_option_that_a_page_or_a_message_names_exists() -> None:
         ("list encoders --modality image", "--modality works with ids only"),
         ("list ids", "name the corpus: capim list ids CORPUS"),
         ("fuse --encoders a,b --weights a=1", "--weights must name each encoder once, such as a=1,b=1; got a=1"),
+        ("fuse --encoders a,b --weights a=1,a=2,b=3", "--weights must name each encoder once"),
         ("fuse --encoders a,b --weights a=0,b=0", "--weights must be finite, at least 0 and not all 0, got a=0, b=0"),
         ("fuse --encoders a,b --weights a=nan,b=1", "--weights must be finite"),
         ("fuse --encoders a,b --weights a=x,b=1", "--weights must be numbers, got x, 1"),

@@ -35,13 +35,15 @@ def test_paths_of_a_suite_count_from_the_suite_file(tmp_path: Path) -> None:
     for folder in ("photos", "model", "shapes"):  # the last has the name of a corpus of capim's
         (tmp_path / folder).mkdir()
     suite = tmp_path / "suite.toml"
+    training = 100 * "web "  # too long for the name of a file
     suite.write_text(
         'corpora = ["photos", "shapes", "./shapes"]\n'
-        '[[encoder]]\nname = "own"\nadapter = "hf_dual"\ncheckpoint = "model"\ndim = 4\n'
+        f'[[encoder]]\nname = "own"\nadapter = "hf_dual"\ncheckpoint = "model"\ndim = 4\ntraining = "{training}"\n'
     )
     fields = read_suite(suite)
     assert fields["corpora"] == (str(tmp_path / "photos"), "shapes", str(tmp_path / "shapes"))
     assert fields["encoders"][0]["checkpoint"] == str(tmp_path / "model")
+    assert fields["encoders"][0]["training"] == training
 
 
 def test_a_name_means_the_table_of_the_suite_that_describes_it(tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ def test_one_modality_is_encoded_where_only_it_is_wanted(tmp_path: Path) -> None
     assert [sealed.key.modality for sealed in store.sealed_sets()] == ["caption"]
     assert "4 items encoded, 0 were already stored" in command(f"{embed} --only images", tmp_path).err
     assert "0 items encoded, 24 were already stored" in command(embed, tmp_path).err
+    twice = embed.replace("shapes", "shapes,shapes").replace("tiny-clip", "tiny-clip,tiny-clip")
+    assert command(twice, tmp_path).err.count("0 items encoded, 24 were already stored") == 1
 
 
 def test_the_storage_type_of_an_encode_is_an_option_and_its_rounding_is_said(tmp_path: Path) -> None:

@@ -103,6 +103,17 @@ def test_an_orientation_of_late_interaction_has_the_queries_of_its_protocol() ->
     np.testing.assert_array_equal(plain.relevant, oriented.relevant)
 
 
+def test_two_revisions_of_an_encoder_are_not_written_to_one_run(tmp_path: Path) -> None:
+    _store(tmp_path, thirty_images(), other=tied_scores())
+    for revision in ("v1", "v2"):
+        words = f"import --scores {tmp_path}/scores.npy --encoder ours --revision {revision} --corpus thirty {QUICK}"
+        command(words, tmp_path)
+    said = _export(tmp_path, "trec --encoder ours@v1,ours@v2", tmp_path / "both", code=2).err
+    assert "one revision of an encoder, at a time" in said
+    assert not (tmp_path / "both").exists()
+    _export(tmp_path, "trec --encoder ours@v1", tmp_path / "one")
+
+
 def test_without_a_list_there_is_no_trec_export(workspace: Path, tmp_path: Path) -> None:
     said = _export(workspace, "trec --protocol winoground", tmp_path / "out", code=2).err
     assert "no lists of items for these names" in said

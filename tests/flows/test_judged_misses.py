@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import capim
 from capim.store import EmbeddingStore
 from capim.store.schema import Outcome
 from capim.tasks.corpora.readers.shapes import read_shapes
@@ -95,6 +96,8 @@ def test_all_misses_judged_give_the_share_that_is_right(
     copy = Path(shutil.copytree(workspace, tmp_path / "workspace"))
     found = json_rows(f"evaluate --judgements {file}", copy)
     assert {row["metric"] for row in found} == {"every:R@1 corrected"}
+    in_python = capim.open(copy, quiet=True).evaluate(judgements=str(file))
+    assert {*in_python.value} == {row["value"] for row in found}
     for row in found:
         of = outcomes[row["encoder"]]
         share = np.mean([rank == 1 or (query, first) in right for query, (rank, first) in of.items()])
@@ -163,6 +166,8 @@ def test_other_results_than_those_that_were_judged_and_encoders_without_lists_ar
     assert not (tmp_path / "none.csv").exists()
     for wrong in ("export misses --corpus shapes", "export misses --encoders one", f"{MISSES.removesuffix(' --to')}"):
         command(f"{wrong} --to {tmp_path}/none.txt", workspace, code=2)
+    for n in (0, -5):
+        assert "--sample must be" in command(f"{MISSES} {tmp_path}/none.csv --sample {n}", workspace, code=2).err
 
 
 @pytest.mark.parametrize("captions", [1, 5])

@@ -214,6 +214,7 @@ def test_two_revisions_are_compared_or_the_command_is_named_that_makes_it_possib
     for pair in (("ours@v1", "ours@v2"), ("ours@v2", "ours@v1")):
         frame = capim.open(workspace, quiet=True).compare(*pair, replicates=100, permutations=1000)
         assert ({*frame.encoder_a}, {*frame.encoder_b}) == ({pair[0]}, {pair[1]})
+    assert command(f"fuse --encoders ours@v1,ours@v2 {QUICK}", workspace).out == "ours-with-ours\n"
 
     other = replace(corpus, name="other", captions=corpus.captions.slice(1))
     EmbeddingStore.open(workspace / "store").write_corpus(other)
@@ -458,6 +459,8 @@ def test_a_notebook_imports_its_arrays_chooses_and_names_things_in_either_number
         opened.import_(encoder="tiny-clip", corpus="shop", images=images, ids=ids)
     with pytest.raises(capim.RequestError, match="option 'licens' is unknown"):
         opened.import_(encoder="x", corpus="shop", images=images, ids=ids, licens="mit")
+    with pytest.raises(capim.RequestError, match="encoders and encoder are one argument"):
+        opened.results(encoders="one", encoder="two")
     opened.drop(encoder="one", results=True, yes=True)
     assert {*opened.results().encoder} == {"two"}
 

@@ -21,6 +21,7 @@ from capim.flows import cli, set_environment
 from capim.flows.commands import COMMANDS
 from capim.flows.config import FIELDS
 from capim.flows.steps import IMPORTS
+from capim.tasks import prefects
 from tests.flows.commands import leaf_commands
 from tests.test_architecture import product_files
 
@@ -101,6 +102,9 @@ def test_options_of_the_program_change_what_it_says(
     assert "LANCE_LOG" not in os.environ
     set_environment(verbose=False)
     assert os.environ["LANCE_LOG"] == "error"
+    set_environment(verbose=True)  # as the command line does after `import capim`, which is quiet
+    assert "LANCE_LOG" not in os.environ
+    set_environment(verbose=False)
     seen: list[bool] = []
 
     def bars(*, quiet: bool, **_: object) -> Any:
@@ -113,6 +117,18 @@ def test_options_of_the_program_change_what_it_says(
         cli.main(["compare", "--workspace", str(tmp_path / "none"), *quiet])
     assert seen == [False, True]
     assert [*tmp_path.iterdir()] == [], "a command that reads makes no store"
+
+
+def test_a_home_folder_that_cannot_be_read_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`import capim` ended with a PermissionError of the home folder, as with `sudo -u other`."""
+    monkeypatch.setenv("HOME", "/" + 300 * "x")  # an error of the system for every user
+    monkeypatch.setenv("PREFECT_HOME", "")
+    monkeypatch.delenv("PREFECT_HOME")
+    set_environment()
+    assert Path(os.environ["PREFECT_HOME"]).name.startswith("capim-prefect-")
+    monkeypatch.delenv("PREFECT_HOME")
+    monkeypatch.setattr(prefects, "left_out", False)  # back to what it is now
+    prefects.leave_prefect_out()
 
 
 def test_options_of_a_group_are_refused_since_those_of_its_commands_would_overwrite_them(tmp_path: Path) -> None:

@@ -63,11 +63,12 @@ def test_escape_sequences_and_bidirectional_overrides_of_a_caption_are_shown_as_
     assert plain("自転車 🚲") == "自転車 🚲"
 
 
+@pytest.mark.parametrize("program", ["/usr/bin/capim", "/site-packages/capim/__main__.py"])
 def test_no_secret_of_an_address_is_stored_with_a_run_or_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     secret = "s3://KEY:SEC/RET@bucket/runs"
-    monkeypatch.setattr(sys, "argv", ["capim", "run", "--workspace", secret])
+    monkeypatch.setattr(sys, "argv", [program, "run", "--workspace", secret])
     config = RunConfig(workspace=str(tmp_path), corpora=(secret,))
     with pytest.raises(OSError, match="bucket"), recorded_run(config, "benchmark"):
         raise OSError(f"{secret} does not answer")
@@ -133,6 +134,16 @@ def test_what_prefect_logs_without_its_server_stays_off_the_terminal(monkeypatch
     for name in ("EventsWorker", "APILogWorker", "prefect.flow_runs", "another"):
         logging.getLogger(name).warning("Still processing items, says %s", name)
     assert shown.stream.getvalue() == "Still processing items, says another\n"
+
+
+def test_a_broken_pipe_of_the_work_is_an_error_unlike_a_reader_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> None:
+        raise BrokenPipeError("a process of the work has died")
+
+    monkeypatch.setattr("capim.flows.stored.open_store", broken)
+    assert "unexpected BrokenPipeError: a process of the work" in command("results", tmp_path, code=1).err
 
 
 @pytest.mark.slow

@@ -104,7 +104,7 @@ def test_an_added_encoder_makes_what_was_planned_and_then_nothing_is_to_do(
     assert plan["figures"] < sum(store.counts("derived", "kind", kind="result").values())
     assert set(again.values()) == {0}
     printed = command(f"{THREE} --dry-run", workspace)
-    assert "nothing is to do" in printed.err
+    assert "nothing to do: all" in printed.err
     assert printed.out.splitlines()[0].split()[:6] == ["step", "what", "corpus", "encoder", "stored", "to_do"]
 
 

@@ -145,6 +145,8 @@ def test_ranks_in_any_order_are_those_of_their_ids_whatever_the_column_is_called
     name = {"ID": "id", "query-id": "query_id", "": "index"}.get(column, column)
     expected = {"t2i/all": [1, 3, 2, 4]}, [f"t2i/all: 4 of 4 rows matched by `{name}`"]
     assert told(rows) == told(rows[::-1]) == expected
+    rows = [{"query": query, "rank": rank} for query, rank in RANKS["i2t/any"].items()]
+    assert told(rows, "i2t/any@image-as-query")[0] == {"i2t/any@image-as-query": [1, 3, 2, 4]}
 
 
 def test_of_two_columns_of_ids_that_of_the_kind_of_the_query_counts() -> None:
@@ -259,6 +261,7 @@ def test_texts_count_before_a_number_of_the_row_that_contradicts_them() -> None:
         ([{"rank_best": 3, "rank_worst": 2}] * 4, ["t2i/all"], r"4 queries have impossible ranks, .* got 3 to 2"),
         ([{"rank": 1}] * 4, ["t2i/none"], r"protocol 't2i/none' is unknown"),
         ([{"rank": 1}] * 4, ["winoground"], r"rank: only of retrieval protocols, winoground is of quadruples"),
+        ([{"rank": 1}] * 4, ["?2?/a*"], r"it means \d protocols, .*; name one"),
         ([{"query": "p0", "correct": "maybe"}, {"query": "p1", "correct": 1}], [], r"correct: expected true, false"),
         ([{"query": "p0", "correct": 1}], [], r"pairs/swap: 1 of 2 pairs have no row, first 'p1'"),
         ([{"query": "p0", "correct": 1}], ["pairs/swap"], r"1 of 2 pairs have no row, first 'p1'"),

@@ -19,7 +19,7 @@ from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.analyses.vectors import StoredVectors, chosen
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.references import EvaluationRef, RunSettings
-from capim.tasks.report import diagnose_corpus
+from capim.tasks.report import analyses_of, diagnose_corpus
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, embeddings, random_store
 from tests.tasks.conftest import N_SCENES, evaluated
@@ -70,6 +70,17 @@ def test_only_what_another_version_or_other_settings_change_is_made_again(
     assert made("other settings", seed=1) == every
     delete(store.connection, "slices", "analysis", ["threshold"])
     assert made("removed", seed=1) == {"thresholds"}
+
+
+def test_an_analysis_that_draws_is_made_again_with_another_number_of_replicates(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], corpus: Corpus
+) -> None:
+    def keys(name: str, replicates: int) -> set[str]:
+        work = analyses_of(store, corpus, evaluations, [name], Resampling(replicates=replicates))
+        return {each.key for each in work.wanted}
+
+    assert keys("resampled-gallery", 100).isdisjoint(keys("resampled-gallery", 200))
+    assert keys("errors", 100) == keys("errors", 200), "its intervals need no draws"
 
 
 def test_sql_lists_the_ambiguous_misses_that_the_slices_count(tmp_path: Path, corpus: Corpus) -> None:

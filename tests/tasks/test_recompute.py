@@ -70,6 +70,7 @@ def test_a_figure_that_the_ledger_calls_right_is_named_and_made_again(store: Emb
     workspace = Path(store.uri).parent
     printed = command("store verify --recompute --format json", workspace, code=1)
     assert any(named in each["detail"] for each in printed.rows)
+    assert "`capim store verify --recompute --drop` removes what is damaged" in printed.err
     command("store verify --recompute --drop", workspace)
     evaluated(EmbeddingStore.open(store.uri), read_shapes(n_scenes=12))
     command("store verify --recompute", workspace)

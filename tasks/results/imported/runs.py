@@ -79,7 +79,7 @@ def read_qrels(path: Path, columns: Columns = NO_COLUMNS) -> Qrels:
 
 
 def trec_id(item: str) -> str:
-    """An id as a word of a line: whitespace, signs that cannot be printed and ``%`` as in a URL, the rest as it is.
+    """Return an id as a word of a line: whitespace, unprintable signs and ``%`` as in a URL, the rest as it is.
 
     Examples:
         >>> trec_id("dogs/brown dog.jpg"), trec_id("100%"), trec_id("дом")
@@ -98,7 +98,7 @@ def corpus_of_qrels(qrels: Qrels, runs: Iterable[Run], name: str, *, origin: str
     """
     listed = (item for run in runs for items in run.values() for item in items)
     documents = dict.fromkeys(chain(chain.from_iterable(qrels.values()), sorted({*listed})))
-    asked = [query for query, grades in qrels.items() if max(grades.values()) > 0]
+    asked = dict.fromkeys(query for query, grades in qrels.items() if max(grades.values()) > 0)
     if not asked:
         raise RequestError(f"{origin}: none of its {len(qrels)} queries has a relevant document")
     return build_corpus(
@@ -107,7 +107,7 @@ def corpus_of_qrels(qrels: Qrels, runs: Iterable[Run], name: str, *, origin: str
         (CaptionRow(query, None, None) for query in asked),
         source=None,
         relevance=[RelevanceRow(JUDGED, "t2i", query, *each) for query in asked for each in qrels[query].items()],
-        skipped=[SkippedRow(query, UNJUDGED, "caption") for query in qrels if query not in {*asked}],
+        skipped=[SkippedRow(query, UNJUDGED, "caption") for query in qrels if query not in asked],
         origin=origin,
         main_metric=MAIN_OF_JUDGED,
     )
@@ -169,9 +169,9 @@ def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list
     A list of a query that the corpus left out is; of judged documents, any other too if a list is of one of them.
     """
     known, asked = left_out_of(corpus, "caption") | left_out_of(corpus, "image"), {*task.query_ids.tolist()}
-    out = [query for query in run if query in known and query not in asked]
-    own = {query: items for query, items in run.items() if query not in {*out}}
-    notes = [f"{len(out)} lists are of queries that the corpus left out, first {out[0]!r}"] if out else []
+    out = dict.fromkeys(query for query in run if query in known and query not in asked)
+    own = {query: items for query, items in run.items() if query not in out}
+    notes = [f"{len(out)} lists are of queries that the corpus left out, first {next(iter(out))!r}"] if out else []
     if task.grades is not None and own.keys() & asked:
         unjudged = [query for query in own if query not in asked]
         own = {query: items for query, items in own.items() if query in asked}
@@ -187,7 +187,7 @@ def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list
 
 
 def _item_ords(task: RetrievalTask, corpus: Corpus) -> dict[str, int]:
-    """Id -> ord of the items of the task's galleries."""
+    """Return id -> ord of the items in the task's galleries."""
     ids = texts(corpus.items(task.protocol.sides[1])["id"])
     return {ids[ord_]: int(ord_) for ord_ in task.item_space.ords_of(task.searched)}
 
@@ -256,7 +256,7 @@ def trec_eval_outcomes(run: Run, task: RetrievalTask, corpus: Corpus) -> Outcome
     bpref = np.zeros(len(task.queries))
     for at, query in enumerate(task.query_ids.tolist()):
         own, scores, others = slice(*task.offsets[at : at + 2]), run[query], dismissed.get(query, set())
-        relevant = [ids[item] for item in task.relevant_ords[own]]
+        relevant = dict.fromkeys(ids[item] for item in task.relevant_ords[own])
         order = sorted(scores, key=lambda item: (np.float32(scores[item]), item.encode()), reverse=True)
         place = {item: rank for rank, item in enumerate(order, start=1)}
         unlisted = count(UNLISTED)

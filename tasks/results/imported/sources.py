@@ -89,7 +89,7 @@ class Source(NamedTuple):
 def described_corpus(
     source: Source, corpus: str | dict[str, Any], *, stored: Collection[str] = ()
 ) -> str | dict[str, Any]:
-    """A corpus as the user named it; the description of it if it is not stored and the file of outcomes holds it."""
+    """Return a corpus as the user named it; its description if it is not stored and the file of outcomes holds it."""
     wanted = CORPUS_COLUMNS.get(corpus) if isinstance(corpus, str) and corpus not in stored else None
     path = Path(source.path)
     if wanted is None or source.kind != "outcomes" or suffix_of(path) != ".csv" or not path.is_file():
@@ -99,7 +99,7 @@ def described_corpus(
 
 
 def outcomes_of_source(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
-    """Model -> its outcomes on the corpus.
+    """Return model -> its outcomes on the corpus.
 
     Raises:
         RequestError: The file is not what its kind says, or does not fit the corpus; all faults together.
@@ -284,7 +284,7 @@ class Imported:
 
     @property
     def subject(self) -> dict[str, str]:
-        """Names and fingerprints of the encoder and the corpus, as columns."""
+        """Return names and fingerprints of the encoder and the corpus, as columns."""
         key = SetKey.of(self.encoder, self.corpus.name, self.corpus.fingerprint, "image")
         return {each.name: getattr(key, each.name) for each in fields(OfStates)}
 
@@ -409,7 +409,7 @@ def _numbers(path: Path, lines: Iterable[Sequence[Any]], width: int | None = Non
 def outcomes_of_matrix(
     matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collection[str] = (), by_position: bool = False
 ) -> FoundRows:
-    """Outcomes of every protocol that fits the corpus, or of those named, ranked by the scores as float32.
+    """Return outcomes of all protocols that fit the corpus, or of those named, ranked by the scores as float32.
 
     A matrix of images in rows and captions in columns is read transposed where its ids or its shape say so.
 
@@ -448,13 +448,16 @@ def outcomes_of_matrix(
     n_rounded = 0
     for start in range(0, len(captions), step):
         block = np.asarray(scores[rows[start : start + step]])[:, columns]
-        if not np.isfinite(block).all():
-            row, column = np.argwhere(~np.isfinite(block))[0].tolist()
+        with np.errstate(over="ignore"):
+            table[start : start + step] = block
+        wrong = np.argwhere(~np.isfinite(table[start : start + step]))
+        if len(wrong):
+            row, column = wrong[0].tolist()
             raise RequestError(
                 f"the score of caption {captions[start + row]!r} with image {images[column]!r} is "
-                f"{block[row, column]}; every pair needs a finite score. Lists of the best items only are a run: --run"
+                f"{block[row, column]}; every pair needs a score that is finite as float32. Lists of the best items "
+                "only are a run: --run"
             )
-        table[start : start + step] = block
         n_rounded += int((table[start : start + step] != block).sum())
     outcomes = list(
         score_given(table, build_tasks(corpus, select_protocols(corpus, protocols, vectors="single"))).values()

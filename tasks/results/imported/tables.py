@@ -97,7 +97,7 @@ def named_rows(rows: Iterable[Mapping[str, Any]], file: str = "", columns: Colum
 
 
 def _quadruples(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Rows, in which one of Winoground's scores each (``label`` 7_c0_i1) become one row of a quadruple."""
+    """Yield rows; those with one of Winoground's scores each (``label`` 7_c0_i1) become one row of a quadruple."""
     scores: dict[str, dict[str, Any]] = {}
     for row in rows:
         cell = is_cell(row.get("label")) if "score" in row else None
@@ -115,7 +115,7 @@ def is_cell(label: object) -> re.Match[str] | None:
 
 @cache
 def our_name(name: str) -> str:
-    """Our name of a column; a column of ids may be written in any way: ``Image-ID``."""
+    """Return our name of a column; a column of ids may be written in any way: ``Image-ID``."""
     plain = fold(name)
     return "index" if plain in _INDEX else _OURS.get(plain) or plain_name(name)
 
@@ -126,7 +126,7 @@ def kind_of(row: Row) -> str | None:
 
 
 def ranks(rows: Sequence[Row], column: str, faults: list[str]) -> NDArray[np.int32]:
-    """Whole numbers from 1, shape ``(n_rows,)``; 1 in rows at fault, which are added to ``faults``."""
+    """Return whole numbers from 1, shape ``(n_rows,)``; 1 in rows at fault, which are added to ``faults``."""
     values = np.ones(len(rows), dtype=np.int32)
     wrong = []
     for at, row in enumerate(rows):
@@ -143,7 +143,7 @@ def ranks(rows: Sequence[Row], column: str, faults: list[str]) -> NDArray[np.int
 
 
 def flags(rows: Sequence[Row], column: str, faults: list[str]) -> NDArray[np.bool_]:
-    """Truth values, shape ``(n_rows,)``; False in rows at fault, which are added to ``faults``."""
+    """Return truth values, shape ``(n_rows,)``; False in rows at fault, which are added to ``faults``."""
     values = [_FLAGS.get(str(row[column]).strip().lower()) for row in rows]
     wrong = [row for row, value in zip(rows, values, strict=True) if value is None]
     _complain(wrong, column, "true, false, 1 or 0", faults)
@@ -171,7 +171,7 @@ class Sets(Items):
 
 
 class TablePart(NamedTuple):
-    """Rows of one kind about one protocol, and what is to say of them.
+    """Rows of one kind about one protocol, and remarks on them.
 
     Attributes:
         named: The protocol; "" where the kind decides: pairs and quadruples.
@@ -189,7 +189,7 @@ class TablePart(NamedTuple):
 
     @property
     def columns(self) -> dict[str, list[Any]]:
-        """The cells of the columns that may hold ids: those that do not say the outcome."""
+        """Return the cells of the columns that may hold ids: those that do not say the outcome."""
         kinds = ("halves", "scores") if _DIRECTION_OF_KIND.get(self.kind) == "quadruples" else (self.kind,)
         says = {"protocol", "category", "group", *(name for kind in kinds for name in OUTCOMES[kind])}
         names = dict.fromkeys(name for row in self.rows for name in row if name != NUMBER and name not in says)
@@ -417,7 +417,12 @@ def _parts(
 
 
 def _of_retrieval(part: TablePart, corpus: Corpus) -> list[Outcomes]:
-    task, faults = build_task(corpus, *select_protocols(corpus, [part.named])), part.faults
+    faults, found = part.faults, select_protocols(corpus, [part.named])
+    one = [each for each in found if each.id == part.named] or found  # with an orientation, its protocol is found too
+    if len(one) > 1:
+        faults.append(f"it means {len(one)} protocols, {', '.join(each.id for each in one)}; name one")
+        return []
+    task = build_task(corpus, one[0])
     if not isinstance(task, RetrievalTask):
         says = ", ".join(OUTCOMES[part.kind])
         faults.append(f"{says}: only of retrieval protocols, {part.named} is of {task.protocol.direction}")
@@ -476,7 +481,7 @@ def headline_of(ids: Mapping[str, Sequence[object]], corpus: Corpus) -> str:
 
 
 def _of_hits(part: TablePart, task: RetrievalTask, items: Items) -> list[Outcomes]:
-    """Hits among the first k; every k is about all queries."""
+    """Return the outcomes of hits among the first k; every k is about all queries."""
     faults = part.faults
     cutoffs, correct = ranks(part.rows, "k", faults), flags(part.rows, "correct", faults)
     hits: dict[int, NDArray[np.int64]] = {}
@@ -533,7 +538,7 @@ def _of_choices(part: TablePart, corpus: Corpus) -> list[Outcomes]:
 
 
 def _judgements(part: TablePart) -> NDArray[np.bool_]:
-    """Shape ``(n_rows, 1)`` for pairs; ``(n_rows, 4)`` for halves, ``(n_rows, 2)`` for text and image."""
+    """Return the answers, shape ``(n_rows, n)``: ``n`` is 1 for pairs, 4 for halves, 2 for text and image."""
     faults = part.faults
     judged = np.stack([flags(part.rows, column, faults) for column in OUTCOMES[part.kind]], axis=1)
     if part.kind == "pairs":
@@ -555,7 +560,7 @@ def _judgements(part: TablePart) -> NDArray[np.bool_]:
 
 
 def _judged(task: ChoiceTask, judged: NDArray[np.bool_]) -> Outcomes:
-    """Outcomes of sets without scores, by how many comparisons each may have lost.
+    """Return outcomes of sets without scores, by how many comparisons each may have lost.
 
     Every half of a quadruple that is wrong is a lost comparison; of a wrong pair of halves, one or both are.
     """
@@ -660,7 +665,7 @@ def outcomes_of_hits(hits: HitLists, task: RetrievalTask) -> Outcomes:
 
 
 def last_ranks(task: RetrievalTask) -> NDArray[np.int32]:
-    """The last rank that the first relevant item can have, behind every irrelevant one; shape ``(n_queries,)``."""
+    """Return the last possible rank of the first relevant item, behind all irrelevant ones; shape ``(n_queries,)``."""
     return task.n_gallery - task.n_relevant.astype(np.int32) + 1
 
 
