@@ -91,7 +91,6 @@ _PROGRAM = {
     "quiet": "show no progress",
 }
 _HELP = {"--help", "-h"}
-_NOT_GIVEN: tuple[object, ...] = (None, False, ())
 
 
 def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
@@ -172,7 +171,7 @@ def _first_lines(module: str) -> dict[str, str]:
 def _command(name: str, function: Function) -> Callable[..., int]:
     """Return the function that cyclopts calls: it has one plain parameter for each option."""
     from capim.flows.config import FIELDS, step_config
-    from capim.flows.terminal import Form, Rows, print_report
+    from capim.flows.terminal import Form, Rows, is_given, print_report
 
     of_run = _of_run(function)
     parameters = [*(option for each, option in of_run.items() if each != "workspace"), *_own(function, of_run)]
@@ -186,7 +185,7 @@ def _command(name: str, function: Function) -> Callable[..., int]:
         form = Form(**{each.name: values[each.name] for each in fields(Form)}) if "wide" in values else Form()
         if form.wide and not form.table:  # before the work is done
             raise RequestError(f"--wide has no effect with --format {form.format}; leave it out")
-        given = {name: value for name, value in values.items() if value not in _NOT_GIVEN}
+        given = {name: value for name, value in values.items() if is_given(value)}
         if "config" in taken:
             options = {each: values.get(each) for each in (*of_run, "workspace") if each in FIELDS}
             values["config"] = step_config(name, options, options, values.get("suite"))
@@ -202,6 +201,7 @@ def _command(name: str, function: Function) -> Callable[..., int]:
 def _of_run(function: Function) -> dict[str, inspect.Parameter]:
     """Return the options for fields of a run, and for other fields of the classes that a command names, by name."""
     from capim.flows.config import FIELDS, RunConfig, described
+    from capim.flows.terminal import is_given
 
     found: dict[str, inspect.Parameter] = {}
     config = _hints(function, ["config"]).get("config")
@@ -211,7 +211,7 @@ def _of_run(function: Function) -> dict[str, inspect.Parameter]:
         for name in [source] if isinstance(source, str) else texts:
             [declared, *_] = [each for each in group.__mro__ if name in inspect.get_annotations(each)]
             default = FIELDS[name].default if name in FIELDS else None
-            text = texts[name] if default in _NOT_GIVEN else f"{texts[name]} (default: {default})"
+            text = f"{texts[name]} (default: {default})" if is_given(default) else texts[name]
             panel = next((title for title, classes in _PANELS.items() if declared.__name__ in classes), "Options")
             how = {"positional": name == "suite", "is_checked": name in FIELDS}
             found[name] = _parameter(name, hints[name], text, panel, **how)

@@ -441,7 +441,7 @@ GONE = {
     "--devices": "--device cuda:0,cuda:1",
     "--distractors": "a corpus that holds these images, too: without captions they are only in the gallery",
     "--compile": "an adapter of your own may compile its model (docs/own_model.md)",
-    "--metric": "--own-metric FILE.py:NAME",
+    "evaluate --metric": "--own-metric FILE.py:NAME",
     "--plan": "--dry-run",
     "compare --analyses": "`capim analyse --analyses A,B`",
     "check --suite": "the suite file after the name: `capim check NAME FILE.toml`",

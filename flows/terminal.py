@@ -211,13 +211,18 @@ class Rows:
         return int(not listed) if self.code is None else self.code
 
 
+def is_given(value: object) -> bool:
+    """True for the value of an option that was given; 0 is one, and None, False and an empty tuple are not."""
+    return value is not None and value is not False and value != ()
+
+
 def refuse_unused(where: str, **options: object) -> None:
     """Raise for options that were given and have no effect here: how they are given, and their values.
 
     Raises:
         RequestError: Names them all.
     """
-    if given := [option for option, value in options.items() if value not in (None, False, ())]:
+    if given := [option for option, value in options.items() if is_given(value)]:
         raise RequestError([f"{option} has no effect {where}; leave it out" for option in given])
 
 

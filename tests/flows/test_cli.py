@@ -81,7 +81,7 @@ def test_nothing_asked_for_lists_both_faults_and_makes_no_workspace(tmp_path: Pa
         ("certify", "certify"),
         ("store repair", "store repair"),
         ("--compile", "--compile"),
-        ("evaluate --metric f.py:f", "--metric"),
+        ("evaluate --metric f.py:f", "evaluate --metric"),
         ("list encoders --pin f.toml", "list --pin"),
     ],
 )
