@@ -498,6 +498,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[RunSettings]:
         message = without_credentials(" ".join(str(told).split()))
         why = f"{type(told).__name__}: {message}" if state == "failed" else None
         with suppress(WorkError):  # of a storage that does not answer; the error before it says more
+            row = next(iter(store.all(Run, run=run)), row)  # with what it used, if a report failed after its end
             store.write([dataclasses.replace(row, state=state, finished=datetime.now(UTC), message=why)], replace="run")
         if is_new and isinstance(error, RequestError):
             discard_if_empty(store)

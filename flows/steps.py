@@ -172,6 +172,8 @@ def embed(
     if submit:
         from capim.flows.embed import submit_shards
 
+        if faults := missing_names(config):
+            raise RequestError(faults)
         terminal.refuse_unused("with --submit, which starts every shard", **{"--shard": shard})
         sys.stdout.writelines(f"{line}\n" for line in submit_shards(config, only))
         return ()

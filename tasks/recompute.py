@@ -73,8 +73,9 @@ def recompute(store: EmbeddingStore) -> Iterator[StoreCheck]:
     for table in ("results", "comparisons", "slices", "rankings"):
         rows: list[Any] = store.current(TABLES[table].row)
         for row in rows:
-            if row.derived is not None:  # else it was measured, by another command
-                derivation = _derivation(identities[row.derived])
+            identity = identities.get(row.derived)
+            if identity is not None:  # else it was measured by another command, or a run has just derived it
+                derivation = _derivation(identity)
                 groups[table, *_together(derivation, row)][row.derived] = derivation
     with track("computing again", total=len(groups), unit="derivations") as advance:
         for (table, kind, *_), group in groups.items():

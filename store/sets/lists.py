@@ -192,7 +192,12 @@ def _object_of(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_lists(value: object) -> Iterator[dict[str, Any]]:
-    """Yield every object of query -> item -> number, or of query -> items in their order, within a JSON value."""
+    """Yield every object of query -> item -> number, or of query -> items in their order, within a JSON value.
+
+    Examples:
+        >>> [*json_lists({"name": "bm25", "q1": {"d": 0.5}, "q2": ["d", "e"]})]
+        [{'q1': {'d': 0.5}, 'q2': ['d', 'e']}]
+    """
     if not isinstance(value, dict):
         return
     if len(value) > 1 and all(map(_are_items, value.values())):
@@ -200,7 +205,8 @@ def json_lists(value: object) -> Iterator[dict[str, Any]]:
         return
     inner = {k: each for k, each in value.items() if isinstance(each, dict) and each}
     if all(type(number) in (int, float) for each in inner.values() for number in each.values()):
-        yield from [inner] if inner else []
+        if inner:
+            yield {k: each for k, each in value.items() if k in inner or _are_items(each)}
         return
     for each in inner.values():
         yield from json_lists(each)

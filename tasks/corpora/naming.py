@@ -125,10 +125,11 @@ def corpus_to_read(
     described = json.loads(location) if location.startswith("{") else location
     if row.sample is None:
         return CorpusToRead(described, sample, seed)
-    if sample not in (None, row.sample):
+    drawn = row.sample, row.seed or 0
+    if sample is not None and (sample, seed) != drawn:
         raise RequestError(
-            f"corpus {what!r} is a sample of {row.sample} images; {sample} cannot be drawn from it; "
-            f"give the whole corpus: {location}"
+            f"corpus {what!r} is a sample of {drawn[0]} images with seed {drawn[1]}; {sample} cannot be drawn from it "
+            f"with seed {seed}: leave --sample out, or give the whole corpus: {location}"
         )
     return CorpusToRead(described, row.sample, row.seed or 0)
 

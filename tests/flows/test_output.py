@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from capim.flows.config import RunConfig
-from capim.flows.execution import recorded_run
+from capim.flows.execution import record_end, recorded_run
 from capim.flows.terminal import Form, Rows, link
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError, plain
@@ -112,6 +112,16 @@ def test_a_run_that_a_signal_or_a_lost_worker_ends_is_interrupted(
     with pytest.raises(type(error)), recorded_run(config, "benchmark"):
         raise error
     assert EmbeddingStore.open(config.store_uri).rows("runs")["state"].to_pylist() == [state]
+
+
+def test_a_report_that_fails_after_the_end_of_a_run_leaves_what_the_run_used(tmp_path: Path) -> None:
+    config = RunConfig(workspace=str(tmp_path))
+    with pytest.raises(OSError), recorded_run(config, "benchmark") as settings:  # noqa: PT011 - any
+        store = EmbeddingStore.open(config.store_uri)
+        record_end(store, settings.run, ())
+        raise OSError
+    [row] = store.all(Run)
+    assert (row.state, row.uses) == ("failed", [])
 
 
 def test_a_storage_that_cannot_take_the_end_of_a_run_does_not_hide_what_ended_it(
