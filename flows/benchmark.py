@@ -212,15 +212,20 @@ def publish(config: RunConfig, everything: bool = False, markdown: Literal["shor
         whole = tuple(name for name in corpora if whole_of.get(name) not in corpora)
         corpora = whole if whole != corpora and not everything else ()
     encoders = tuple(map(EmbeddingStore.open(config.store_uri).fingerprint_of, map(encoder_name, config.encoders)))
-    several = [pair for pair, n in Counter((each.sets.encoder, each.sets.corpus) for each in found).items() if n > 1]
-    if several:
+    if several := _in_several_states(found):
         raise RequestError(
-            f"{' on '.join(several[0])}: a report shows one revision of an encoder and one state of a corpus; "
+            f"{several}: a report shows one revision of an encoder and one state of a corpus; "
             "name one, or see them together by `capim compare` and `capim results`"
         )
     with recorded_run(config, "report") as settings:
         chosen = {"corpora": corpora, "encoders": encoders, "protocols": tuple(config.protocols)}
         return publish_step(config, settings.run, chosen=chosen, markdown=markdown)
+
+
+def _in_several_states(evaluations: Sequence[EvaluationRef]) -> str:
+    """Return the first encoder and corpus with several evaluations, of several states; empty if each has one."""
+    pairs = Counter(f"{each.sets.encoder} on {each.sets.corpus}" for each in evaluations)
+    return next((pair for pair, n in pairs.items() if n > 1), "")
 
 
 def publish_step(
@@ -357,6 +362,10 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchedFigures:  
         if stored:
             own = {each.sets for each in evaluated}
             evaluated += tuple(each for each in evaluations_of(stored) if each.sets not in own)
+        if several := _in_several_states(evaluated):
+            raise RequestError(
+                f"{several}: a watch follows one revision of an encoder on one state of a corpus; name one at a time"
+            )
         findings += [WatchFinding("fail", each.subject, each.reason) for each in (*missing, *unscored)]
         figures = call(watch_metrics, evaluated, settings, baseline=config.baseline, rule=rule)
         libraries = call(watch_libraries, figures.baselines, store_uri=config.store_uri)
