@@ -209,6 +209,7 @@ def test_two_revisions_are_compared_or_the_command_is_named_that_makes_it_possib
     for words, fault in (
         ("results --encoders ours@v9", "encoder 'ours@v9': no revisions begin with 'v9'; it has v1, v2"),
         ("report --encoders ours@v1,ours@v2 --quiet", "a report shows one revision of an encoder"),
+        ("watch --encoders ours@v1,ours@v2 --quiet", "a watch follows one revision of an encoder"),
     ):
         assert fault in command(words, workspace, code=2).err
     for pair in (("ours@v1", "ours@v2"), ("ours@v2", "ours@v1")):
