@@ -39,13 +39,11 @@ class Target(NamedTuple):
 
 
 class Pointing(NamedTuple):
-    """Share of hits, of any patch, and of another image's map; and the first minus the last with its interval."""
+    """Share of hits, and of any patch; hits minus those of another image's map, with the interval."""
 
     hits: float
     any_patch: float
-    permuted: float
     difference: Interval
-    n_tokens: int
     n_images: int
 
 
@@ -80,8 +78,8 @@ def pointing_game(store: EmbeddingStore, *, encoder: str, corpus: str, seed: int
     shares = np.array(hits, dtype=np.float64).T
     of_images = Clusters.of(clusters, len(rows))
     [difference] = paired_intervals(shares, of_images, [(0, 2)], Resampling(seed=seed))
-    own, any_patch, permuted = shares.mean(axis=1).tolist()
-    return Pointing(own, any_patch, permuted, difference, len(clusters), len(set(clusters)))
+    own, any_patch, _ = shares.mean(axis=1).tolist()
+    return Pointing(own, any_patch, difference, len(set(clusters)))
 
 
 def _things(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Target]]:

@@ -69,6 +69,16 @@ def test_maps_point_at_the_thing_that_a_token_names(store: EmbeddingStore) -> No
     assert game.hits > 2 * game.any_patch
 
 
+@pytest.mark.slow
+def test_maps_of_a_page_point_at_the_answer_to_the_question(tmp_path: Path) -> None:
+    command("embed --corpora pages --encoders tiny-colpali-pages --device cpu", tmp_path)
+    game = pointing_game(EmbeddingStore.open(tmp_path / "store"), encoder="tiny-colpali-pages", corpus="pages")
+    assert game.n_images > 12
+    assert game.difference.low is not None
+    assert game.difference.low > 0
+    assert game.hits > 2 * game.any_patch
+
+
 @pytest.mark.parametrize("suffix", [".png", ".json"])
 def test_the_command_writes_a_picture_or_data(
     small_demo: Path, store: EmbeddingStore, suffix: str, tmp_path: Path
