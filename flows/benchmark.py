@@ -316,11 +316,12 @@ class RegressionError(WorkError):
 
 def _complete_sets(config: RunConfig) -> tuple[SetsRef, ...]:
     """Return the stored embedding sets of a watch; none of encoders that have only outcomes."""
-    found: list[SetsRef] = []
-    for encoders in [(each,) for each in config.encoders] or [()]:
+    found: tuple[SetsRef, ...] = ()
+    selections = [replace(config.selection, encoders=(each,)) for each in config.encoders] or [config.selection]
+    for selection in selections:
         with suppress(RequestError):
-            found += call(scoring.find_sets, replace(config.selection, encoders=encoders))
-    return tuple(found)
+            found = (*found, *call(scoring.find_sets, selection))
+    return found
 
 
 @run_flow("watch", hours=24)

@@ -123,8 +123,11 @@ def read_report_data(
     comparisons = tuple(row for _, of_figure in families.values() for row in of_figure)
     found = (row for row in _of_known_analyses(stored(Slice)) if not protocols or row.protocol in shown)
     slices = tuple(current_rows("slices", found, current, states))
-    batches = [b for b in source.all(Batch) if b.corpus in states.corpora]
-    batches = [b for b in batches if states.has_encoder(b.encoder, b.encoder_fingerprint)]
+    batches = [
+        each
+        for each in source.all(Batch)
+        if each.corpus in states.corpora and states.has_encoder(each.encoder, each.encoder_fingerprint)
+    ]
     # of all protocols: the headline of some of them is another one
     rankings = () if protocols else tuple(current_ranking(stored(Ranking), states))
     every_run = source.all(Run)

@@ -95,9 +95,7 @@ def loaded(
     return on_device(read, window.start, device, columns, searched=searched)
 
 
-def on_device(
-    vectors: NDArray[np.float32], first: int, device: str, columns: int, *, searched: bool
-) -> DeviceVectors:
+def on_device(vectors: NDArray[np.float32], first: int, device: str, columns: int, *, searched: bool) -> DeviceVectors:
     """Return the vectors of the items ``first``, ``first + 1`` … on the device, padded to ``columns``.
 
     ``searched``: False if they are only queries; which of them are equal is then not looked up.

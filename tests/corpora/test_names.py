@@ -204,7 +204,9 @@ def test_a_stored_name_is_read_from_where_it_came(coco_folder: Path) -> None:
     assert corpus_to_read("shapes", register, sample=2) == CorpusToRead("shapes", 2, 0)
     with pytest.raises(RequestError, match="'s-sample5' is a sample of 5 images"):
         corpus_to_read("s-sample5", register, sample=2)
-    with pytest.raises(RequestError, match="5 images with seed 0; 5 cannot be drawn from it with seed 1: leave --sample"):
+    with pytest.raises(
+        RequestError, match="5 images with seed 0; 5 cannot be drawn from it with seed 1: leave --sample"
+    ):
         corpus_to_read("s-sample5", register, sample=5, seed=1)
 
 

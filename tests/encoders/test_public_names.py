@@ -15,7 +15,7 @@ from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import entry_from, entry_of, resolve
 from capim.tasks.encoders.catalog import recognised, row_of_spec, stored_name
-from capim.tasks.encoders.public_names import row_of
+from capim.tasks.encoders.public_names import _recognised
 from tests.encoders.families.hub import commit
 from tests.encoders.families.table import CASES
 
@@ -25,7 +25,7 @@ Family = Callable[[str], EncoderSpec]
 @pytest.mark.parametrize("name", CASES)
 def test_a_hub_id_is_recognised_by_the_files_of_its_repository(name: str, family: Family) -> None:
     spec, case = family(name), CASES[name]
-    row, by = row_of.__wrapped__(spec.checkpoint)
+    row, by = _recognised(spec.checkpoint)
     assert (row["adapter"], row["dim"], row["vectors"]) == (case.adapter, case.dim, case.vectors), by
     if case.adapter != "openclip":  # a row may leave out the scheme of open_clip's names
         found = entry_from(spec.name, row).spec

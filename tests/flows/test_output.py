@@ -116,7 +116,7 @@ def test_a_run_that_a_signal_or_a_lost_worker_ends_is_interrupted(
 
 def test_a_report_that_fails_after_the_end_of_a_run_leaves_what_the_run_used(tmp_path: Path) -> None:
     config = RunConfig(workspace=str(tmp_path))
-    with pytest.raises(OSError), recorded_run(config, "benchmark") as settings:  # noqa: PT011 - any
+    with pytest.raises(OSError), recorded_run(config, "benchmark") as settings:
         store = EmbeddingStore.open(config.store_uri)
         record_end(store, settings.run, ())
         raise OSError

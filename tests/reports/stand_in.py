@@ -248,7 +248,7 @@ def comparison(
     a: str,
     b: str,
     difference: float,
-    p: float,
+    p: float | None,
     *,
     half: float = 0.01,
     p_equivalent: float = 0.6,

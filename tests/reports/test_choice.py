@@ -97,7 +97,7 @@ def test_a_task_without_a_test_of_the_two_gives_no_interval() -> None:
 
 
 def test_a_difference_without_an_interval_for_all_pairs_is_no_claim_however_large_it_is() -> None:
-    store = StandIn(specs={n: spec(n) for n in "ab"}, contents={"photos": corpus("photos", n_images=40)})
+    store = store_of("ab", photos=40)
     for encoder, value in (("a", 0.6), ("b", 0.2)):
         result(store, encoder, "photos", "t2i/all", "R@1", value, half=0.02)
     comparison(store, "photos", "t2i/all", "R@1", "a", "b", 0.4, None)

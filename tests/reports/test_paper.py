@@ -139,8 +139,7 @@ def test_intervals_that_were_made_in_several_ways_are_refused_with_what_to_type(
 
 
 def test_languages_that_were_only_searched_from_images_are_not_drawn(tmp_path: Path) -> None:
-    store = StandIn(specs={"a": spec("a")})
-    store.contents["signs"] = corpus("signs", n_images=4)
+    store = store_of("a", signs=4)
     for protocol in ("i2t/de/human", "i2t/fr/human", "i2t/*/*"):
         result(store, "a", "signs", protocol, "R@1", 0.5)
     written = export_results(read_report_data(store), tmp_path, kind="paper")
@@ -148,9 +147,9 @@ def test_languages_that_were_only_searched_from_images_are_not_drawn(tmp_path: P
 
 
 def test_a_part_of_a_corpus_is_cited_as_the_corpus() -> None:
-    store = StandIn(specs={"a": spec("a")})
-    for name in ("aro-relation", "coco-karpathy-sample-4-0", "arose"):
-        store.contents[name] = corpus(name, n_images=4)
+    names = ("aro-relation", "coco-karpathy-sample-4-0", "arose")
+    store = store_of("a", **dict.fromkeys(names, 4))
+    for name in names:
         result(store, "a", name, "t2i/all", "R@1", 0.5)
     text = methods(read_report_data(store))
     assert text.count("yuksekgonul2023") == text.count("lin2014") == 1

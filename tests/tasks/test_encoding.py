@@ -110,7 +110,7 @@ def test_an_image_that_was_replaced_is_not_encoded_under_the_hash_of_the_old_one
     other = corpus.source.read(corpus.images["key"][0].as_py())
     changed = replace(corpus, source=cast(Any, SimpleNamespace(read=lambda _: other)))
     encoder = set_encoder(store)
-    with pytest.raises(WorkError, match="image '.*' was changed after the corpus was opened"):
+    with pytest.raises(WorkError, match=r"image '.*' was changed after the corpus was opened"):
         encoder.encode(changed, "image")
     key = SetKey.of(encoder.spec, corpus.name, corpus.fingerprint, "image")
     assert len(store.missing(key)) == len(corpus.images)

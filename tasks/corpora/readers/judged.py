@@ -474,8 +474,8 @@ class JudgedFiles(NamedTuple):
                 if files[0].suffix == ".parquet":
                     return self._loaded(name, files, "")
                 if len(files) > 1:
-                    names = some([file.relative_to(self.folder).as_posix() for file in files])
-                    raise RequestError(f"{self.folder}: {name} are in several files, {names}; join them in one")
+                    listed = some([file.relative_to(self.folder).as_posix() for file in files])
+                    raise RequestError(f"{self.folder}: {name} are in several files, {listed}; join them in one")
                 return self._read(name, files[0])
         return None
 

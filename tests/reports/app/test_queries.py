@@ -37,13 +37,17 @@ def names(served_store: EmbeddingStore) -> list[str]:
     return sorted(served_store.counts("outcomes", "encoder"))
 
 
+def n_shown(page: str) -> int:
+    return int(re.findall(r'id="count"[^>]*>([\d,]+) of', page)[0].replace(",", ""))
+
+
 def test_the_count_of_missed_by_one_and_found_by_another_is_that_of_a_self_join(
     client: TestClient, served_store: EmbeddingStore, names: list[str]
 ) -> None:
     a, b, _ = names
     expected = len(missed_and_found(served_store, a, b, "protocol = 't2i/all'"))
     address = f"/queries?wrong={a}&right={b}&protocol=t2i/all"
-    assert int(re.findall(r'id="count"[^>]*>(\d+) of', client.get(address).text)[0]) == expected > 0
+    assert n_shown(client.get(address).text) == expected > 0
     assert served_store.sql(client.get(f"{address}&as=sql").text).num_rows == expected
     rows = csv_of(client, address)
     assert len(rows) == expected
@@ -83,7 +87,7 @@ def test_the_number_of_queries_within_ranks_is_that_of_the_encoder_that_ranks_th
 ) -> None:
     for name in names:
         address = f"/queries?protocol=t2i/all&low=2&encoders={name}"
-        assert _shown(client.get(address).text) == len(csv_of(client, address))
+        assert n_shown(client.get(address).text) == len(csv_of(client, address))
 
 
 def test_an_address_holds_the_filter_and_names_what_is_wrong_in_it(client: TestClient) -> None:
