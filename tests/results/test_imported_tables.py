@@ -267,7 +267,7 @@ def test_texts_count_before_a_number_of_the_row_that_contradicts_them() -> None:
         ([{"query": "p0", "correct": 1}], ["pairs/swap"], r"1 of 2 pairs have no row, first 'p1'"),
         ([{"query": "p0", "correct": 1}, {"correct": 0}], [], r"1 of 2 rows have no `query`, first row 2"),
         ([{"id": q, "correct": 1} for q in ("p1", "p0", "p1")], [], r"more than one row, first 'p1' in rows 1 and 3"),
-        ([{"image_id": i, "rank": 1} for i in "dz"], ["t2i/all"], r"none of the images of the queries"),
+        ([{"image_id": i, "rank": 1} for i in "dz"], ["t2i/all"], r"not among the images of the queries"),
         ([{"id": q, "rank": 1} for q in "wxyz"], [], r"the cells of `id` are ids of neither captions nor images"),
         (
             [{"query": q, "text": 1, "image": 1, "group": 0} for q in ("q0", "q1")],
