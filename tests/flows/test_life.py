@@ -206,10 +206,11 @@ def test_two_revisions_are_compared_or_the_command_is_named_that_makes_it_possib
     said = command(f"compare {TESTED} --encoders ours@v1,ours@v2 --metrics MRR", workspace)
     assert "compared 2 encoders, pair by pair: ours@v1, ours@v2" in said.err
     assert "ours@v1" in said.out
+    both = ",".join(map(EmbeddingStore.open(workspace / "store").fingerprint_of, ("ours@v1", "ours@v2")))
     for words, fault in (
+        (f"watch --encoders {both} --quiet", "a watch follows one revision of an encoder"),
         ("results --encoders ours@v9", "encoder 'ours@v9': no revisions begin with 'v9'; it has v1, v2"),
         ("report --encoders ours@v1,ours@v2 --quiet", "a report shows one revision of an encoder"),
-        ("watch --encoders ours@v1,ours@v2 --quiet", "a watch follows one revision of an encoder"),
     ):
         assert fault in command(words, workspace, code=2).err
     for pair in (("ours@v1", "ours@v2"), ("ours@v2", "ours@v1")):
