@@ -31,7 +31,6 @@ PAGES = {
     "queries with a text": f"{QUERIES}&text=77",
     "queries by rank": f"{QUERIES}&of={A}&low=10&high=20&sort=rank",
     "queries by rank gap": f"{QUERIES}&wrong={A}&right={B}&sort=gap",
-    "queries by margin": f"{QUERIES}&sort=margin",
     "queries, page 1,500": f"{QUERIES}&page=1500",
     "search, more like this": f"/search?corpus=coco-karpathy&like=caption:5&encoders={A}",
     "runs": "/runs",
