@@ -36,7 +36,7 @@ from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.store.upkeep.inventory import check_disk_space
 from capim.store.vectors import rounding_of, rounding_text
 from capim.tasks.corpora.check import describe_change, encodable, encoding_fault, import_advice
-from capim.tasks.corpora.images.decode import decode_image, image_sha
+from capim.tasks.corpora.images.decode import decode_image, unchanged
 from capim.tasks.corpora.naming import corpus_to_read
 from capim.tasks.corpora.opened import OpenCorpora, store_at
 from capim.tasks.encoders import Encoder, adapter_named, identity_gap, load_encoder, resolve
@@ -273,13 +273,7 @@ def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[
     sha_of = dict(zip(keys, shas, strict=True))
 
     def read(key: str) -> bytes:
-        data = source.read(key)
-        if image_sha(data) != sha_of[key]:
-            raise WorkError(
-                f"image {key!r} was changed after the corpus was opened. Stored embeddings are kept: run the command "
-                "again to use its new contents"
-            )
-        return data
+        return unchanged(source.read(key), sha_of[key], key)
 
     return ImageWork(ords=ords, keys=keys, shas=shas, read=read, decode=decode_image), shas
 

@@ -67,7 +67,7 @@ def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) 
     if (store := store_at(store_uri)) is None:
         return [f"run {run!r} cannot be pinned, there is no store at {store_uri} yet; leave --baseline out"]
     named = {row.fingerprint: row.name for row in store.encoders()}
-    encoders = [named.get(store.fingerprint_of(each), each) for each in encoders]  # of a revision its name
+    encoders = [named.get(each, each) for each in encoders]  # of a fingerprint its name
     encoders = encoders or sorted(store.counts("results", "encoder"))
     found = {encoder for encoder, *_ in evaluations_of_run(store, run)}
     if not found.isdisjoint(encoders):

@@ -20,7 +20,7 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.schema import SKIPPED, StoredImage
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora.build import SkippedRow, keep_images
-from capim.tasks.corpora.images.decode import UndecodableImage, decode_image, image_sha, thumbnail
+from capim.tasks.corpora.images.decode import UndecodableImage, decode_image, thumbnail, unchanged
 
 _BATCH = 64  # images that are decoded before their thumbnails are stored
 
@@ -112,14 +112,12 @@ def index_images(
 def _index(source: ImageSource, item: tuple[str, str]) -> StoredImage:
     sha, key = item
     try:
-        data = source.read(key)
+        data = unchanged(source.read(key), sha, key)
     except OSError as error:
         raise WorkError(
             f"image {key!r} was there when the corpus was opened and cannot be read now: {error}; restore it, or run "
             "again without it"
         ) from error
-    if image_sha(data) != sha:
-        raise WorkError(f"image {key!r} was changed after the corpus was opened; run again to use its new contents")
     try:
         image = decode_image(data)
     except UndecodableImage as error:

@@ -70,8 +70,14 @@ def current_listener() -> Listener:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Send every progress of the block to ``listener``."""
-    token = _listener.set(listener)
+    """Send every progress of the block to ``listener``, which one thread calls at a time: tasks run in several."""
+    lock = Lock()
+
+    def locked(progress: Progress) -> None:
+        with lock:
+            listener(progress)
+
+    token = _listener.set(locked)
     try:
         yield
     finally:
@@ -128,7 +134,6 @@ class Overall:
     _step: Progress | None = None
     _begun: float = 0.0
     _pieces: float = 0.0  # finished pieces of the part in progress
-    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     @classmethod
     def of(cls, flow: str, corpora: int) -> Overall:
@@ -147,11 +152,8 @@ class Overall:
 
     def listen(self, progress: Progress, seconds: float) -> str:
         """Take one report, ``seconds`` after the start; return a line about the work that ended with it, or nothing."""
-        take = self._listen_to_step if progress.step else self._listen_to_piece
-        with self._lock:  # tasks may run in several threads
-            return take(progress, seconds)
-
-    def _listen_to_step(self, progress: Progress, seconds: float) -> str:
+        if not progress.step:
+            return self._listen_to_piece(progress, seconds)
         if progress.done == 0:
             self._begun, self._counts = seconds, Counter()
         self._step, self._pieces = progress, 0.0

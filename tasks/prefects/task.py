@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial, wraps
 from inspect import signature
-from threading import Lock
 from typing import Any, ParamSpec, TypeVar, cast
 from uuid import UUID
 
@@ -207,7 +206,7 @@ def _passes(error: BaseException) -> bool:
 def shown_progress(overall: Overall) -> Iterator[None]:
     """Keep one progress artifact of the flow run up to date; earlier listeners are still called."""
     begun = time.monotonic()
-    earlier, lock = current_listener(), Lock()
+    earlier = current_listener()
     artifact = cast("UUID", create_progress_artifact(0.0, description="progress of the run"))
     shown, lost = begun, False
 
@@ -220,12 +219,11 @@ def shown_progress(overall: Overall) -> Iterator[None]:
             lost = True  # Prefect's client tries for a minute or two: once is enough
 
     def listen(progress: Progress) -> None:
-        with lock:  # tasks run in several threads
-            earlier(progress)
-            now = time.monotonic()
-            overall.listen(progress, now - begun)
-            if not lost and now - shown >= EVERY_SECONDS:
-                show(100 * min(overall.fraction, 1.0), f"progress of the run, now: {overall.now}")
+        earlier(progress)
+        now = time.monotonic()
+        overall.listen(progress, now - begun)
+        if not lost and now - shown >= EVERY_SECONDS:
+            show(100 * min(overall.fraction, 1.0), f"progress of the run, now: {overall.now}")
 
     with listening(listen):
         yield

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from capim.store.errors import WorkError
+
 # Pillow warns above this size and refuses twice as much; photographs are far smaller, decompression bombs are not.
 MAX_PIXELS = Image.MAX_IMAGE_PIXELS or 89_478_485
 LARGEST_EDGE = 512  # of the short sides to which models resize, before they crop
@@ -52,6 +54,17 @@ def image_sha(data: bytes) -> str:
         'cae66941d9efbd404e4d88758ea67670'
     """
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def unchanged(data: bytes, sha: str, key: str) -> bytes:
+    """Return the bytes of an image, which still have the hash that they had when the corpus was opened.
+
+    Raises:
+        WorkError: If they have another hash.
+    """
+    if image_sha(data) != sha:
+        raise WorkError(f"image {key!r} was changed after the corpus was opened; run again to use its new contents")
+    return data
 
 
 def image_facts(data: bytes) -> ImageFacts:
