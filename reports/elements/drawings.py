@@ -19,6 +19,7 @@ WIDTH = 340  # pixels
 _LINE = 18  # pixels, of a row
 _LEFT, _RIGHT = 128, 286  # of the plot of a row: names are on its left, values on its right
 _LETTERS = 19  # of a name next to a plot
+_LETTER = 5.2  # pixels, of a letter of size 10
 _COLOURS = {"best": "#11633a", "equal": "#11633a", "open": "#11633a"}
 _GREY = "#7d8781"
 _HEIGHT, _BOTTOM, _TOP = 230, 196, 12  # of a plot of points
@@ -51,7 +52,8 @@ def forest(rows: Sequence[Marked], unit: str) -> str:
     parts = [_line(_LEFT, bottom, _RIGHT, bottom, opacity=0.5)]
     for tick in ticks(start, end):
         parts.append(_line(x(tick), 0, x(tick), bottom, opacity=0.15))
-        parts.append(_text(x(tick), bottom + 13, f"{tick:g}", anchor="middle", size=10, opacity=0.75))
+        if x(tick) < WIDTH - _LETTER * len(unit) - 12:  # else it would run into the unit
+            parts.append(_text(x(tick), bottom + 13, f"{tick:g}", anchor="middle", size=10, opacity=0.75))
     for at, row in enumerate(rows):
         y = _LINE * at + 11
         parts.append(_text(_LEFT - 8, y + 4, _short(row.name), anchor="end", bold=row.kind in CONTENDERS))

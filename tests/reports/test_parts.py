@@ -63,6 +63,11 @@ def test_a_drawing_escapes_names_and_holds_its_labels() -> None:
     assert min(places) >= 0 and max(places) <= WIDTH
 
 
+def test_a_tick_has_no_label_where_the_unit_stands() -> None:
+    rows = [Marked("a", "best", 100.0, 99.0, 100.0, "100.0"), Marked("b", "worse", 42.0, 36.0, 49.0, "42.0")]
+    assert (">100</text>" in forest(rows, "R@1"), ">100</text>" in forest(rows, "group score")) == (True, False)
+
+
 def test_a_sample_is_said_not_to_be_compared_with_published_figures(two_models: StandIn) -> None:
     first, _ = two_models.specs
     for row in two_models.tables["slices"]:
