@@ -22,7 +22,7 @@ from capim.flows.config import RunConfig
 from capim.flows.embed import check_request
 from capim.reports.destination import has_file
 from capim.store import EmbeddingStore, SealedSet
-from capim.store.errors import MissingStoreError, RequestError
+from capim.store.errors import MissingStoreError, RequestError, noted
 from capim.store.schema import Batch
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.store.upkeep.inventory import bytes_of_rows
@@ -171,8 +171,9 @@ class _Planning:
                 if lacking:
                     advice += lacking[:1]
                     continue
-                protocols = select_protocols(corpus, self.config.protocols, vectors=spec.vectors)
-                pairs.append(scored_sets(self.store, SetsRef.of(key), corpus, protocols, sealed, spec.vectors))
+                with noted(advice):
+                    protocols = select_protocols(corpus, self.config.protocols, vectors=spec.vectors)
+                    pairs.append(scored_sets(self.store, SetsRef.of(key), corpus, protocols, sealed, spec.vectors))
             to_do = any(part.to_do for part in self.parts[n_before:])
             if to_do and (files := downloads_of(spec)):
                 n_bytes = sum(files.values())

@@ -294,25 +294,36 @@ def with_orientations(protocols: Sequence[Protocol]) -> tuple[Protocol, ...]:
 def select_protocols(
     corpus: Corpus, ids: Collection[str] = (), *, vectors: VectorKind | None = None
 ) -> tuple[Protocol, ...]:
-    """Return the protocols with these ids, in the order given; every protocol that fits the corpus if none is named.
+    """Return the protocols with these ids, no others, in the order given; all that fit the corpus if none is named.
 
     Args:
         ids: Protocol ids or shell patterns (``t2i/*/google``). An id may name an orientation of late interaction
             (``i2t/any@image-as-query``).
-        vectors: Kind of encoder. Orientations are left out for single-vector encoders, protocols that need one vector
-            per item for others. None: nothing is left out.
+        vectors: Kind of encoder: protocols that its vectors cannot be scored under are left out. None: nothing is.
 
     Raises:
-        RequestError: If an id is unknown or does not fit this corpus; gives the reason for every such id.
+        RequestError: If an id is unknown or does not fit this corpus; gives the reason for every such id. If none of
+            the ids fits the vectors.
     """
-    named = _matching(layout_of(corpus), ids).values() if ids else ()
-    plain = tuple(rule.protocol for rule in named) or protocols_of(corpus)
-    if vectors == "single":
-        return plain
-    if vectors == "multi":
-        plain = tuple(protocol for protocol in plain if not _needs_one_vector(corpus, protocol))
-    oriented = (p for p in with_orientations(plain) if not ids or not p.orientation or p.id in ids)
-    return (*oriented, *map(Protocol.of, {TREC_EVAL} & {*ids}))
+    if not ids:
+        every = with_orientations(protocols_of(corpus))
+        return tuple(each for each in every if vectors is None or _unscorable(corpus, each, vectors) is None)
+    named = [rule.protocol for rule in _matching(layout_of(corpus), ids).values()]
+    lacking = {each: _unscorable(corpus, each, vectors) if vectors else None for each in named}
+    if all(lacking.values()):
+        raise RequestError([f"protocol {each.id!r}: {reason}" for each, reason in lacking.items()])
+    return tuple(each for each in named if lacking[each] is None)
+
+
+def _unscorable(corpus: Corpus, protocol: Protocol, vectors: VectorKind) -> str | None:
+    """Return why an encoder with these vectors has no outcomes of a protocol; None if it has."""
+    if protocol.id == TREC_EVAL:
+        return "only imported runs have it (`capim import --run FILE`)"
+    if vectors == "single" and protocol.orientation:
+        return "only encoders with several vectors per item have orientations"
+    if vectors == "multi" and _needs_one_vector(corpus, protocol):
+        return "only encoders with one vector per item have it"
+    return None
 
 
 def _needs_one_vector(corpus: Corpus, protocol: Protocol) -> bool:
@@ -337,7 +348,7 @@ def build_tasks(corpus: Corpus, protocols: Iterable[Protocol]) -> list[ScoringTa
     rules = _matching(layout, [protocol.id for protocol in wanted])
     tasks = []
     for protocol in wanted:
-        rule = rules[protocol.without_orientation.id]
+        rule = rules[protocol.id]
         build = getattr(builders, rule.build) if isinstance(rule.build, str) else rule.build
         tasks.append(build(layout, protocol, **rule.options))
     return tasks
@@ -357,7 +368,7 @@ def _known_counts(layout: CorpusLayout) -> dict[str, int]:
 
 
 def _matching(layout: CorpusLayout, ids: Collection[str]) -> dict[str, ProtocolRule]:
-    """Return the rule of every protocol that is named and fits the corpus, by its id without orientation."""
+    """Return the rule of every protocol that is named and fits the corpus, by its id."""
     rules = {rule.protocol.id: rule for rule in rules_for(layout)}
     oriented = [id_ for id_ in PROTOCOLS if "@" in id_]
     name = layout.corpus.name
@@ -376,7 +387,10 @@ def _matching(layout: CorpusLayout, ids: Collection[str]) -> dict[str, ProtocolR
             faults.append(f"protocol {id_!r} is unknown for corpus {name!r}; {hint}known: {', '.join(rules)}")
         elif all(obstacles.values()):
             faults.append(f"protocol {id_!r} does not fit corpus {name!r}: {next(iter(obstacles.values()))}")
-        matching |= {match: rules[match] for match, obstacle in obstacles.items() if obstacle is None}
+        fitting = [rules[match] for match, obstacle in obstacles.items() if obstacle is None]
+        if orientation:
+            fitting = [replace(rule, protocol=Protocol.of(id_)) for rule in fitting]
+        matching |= {rule.protocol.id: rule for rule in fitting}
     if faults:
         raise RequestError(faults)
     return matching

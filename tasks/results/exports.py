@@ -26,7 +26,7 @@ from capim.tasks.metrics.retrieval import NDCG_10, RECALLS
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.cosine import nearest_neighbours
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.imported.runs import trec_id
 from capim.tasks.results.stored import current_evaluations, read_outcomes
@@ -264,9 +264,7 @@ def export_trec(
 
 def task_of(corpus: Corpus, protocol: str) -> RetrievalTask | None:
     """Return the queries and relevant items of a protocol; None for pairs and quadruples."""
-    # of an orientation of late interaction, the protocol itself is selected too
-    [one] = [found for found in select_protocols(corpus, [protocol]) if found.id == protocol]
-    task = build_task(corpus, one)
+    [task] = build_tasks(corpus, select_protocols(corpus, [protocol]))
     return task if isinstance(task, RetrievalTask) else None
 
 

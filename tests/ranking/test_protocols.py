@@ -72,6 +72,16 @@ def test_protocols_that_do_not_fit_say_why_all_together(id_: str, reason: str) -
     assert len(caught.value.faults) == 2
 
 
+def test_a_request_for_an_orientation_gives_this_protocol_and_no_other() -> None:
+    corpus, id_ = small_corpus([1, 1]), "i2t/any@image-as-query"
+    for vectors in (None, "multi"):
+        assert [each.id for each in select_protocols(corpus, [id_, "t2i/all"], vectors=vectors)] == [id_, "t2i/all"]
+        assert [each.id for each in select_protocols(corpus, [id_], vectors=vectors)] == [id_]
+    assert [each.id for each in select_protocols(corpus, [id_, "t2i/all"], vectors="single")] == ["t2i/all"]
+    with pytest.raises(RequestError, match=f"{id_}': only encoders with several vectors per item have orientations"):
+        select_protocols(corpus, [id_], vectors="single")
+
+
 def test_galleries_and_relevant_items_follow_the_definitions() -> None:
     corpus = small_corpus([6, 5])  # captions 0-5 and 6-10
     every = task_of(corpus, "t2i/all")

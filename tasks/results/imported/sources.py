@@ -39,7 +39,7 @@ from capim.store.tables import DELIMITED, NAMED, PARQUET, open_table, read_row_f
 from capim.store.types import Corpus, EncoderSpec, SetKey, digest16
 from capim.tasks.ranking.maxsim_products import score_table
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols
 from capim.tasks.ranking.ranker import score_given
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.imported.runs import outcomes_of_run, read_run
@@ -203,9 +203,8 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     names = [name for name in stored if not protocols or name in protocols]
     if not names:
         raise RequestError(f"the exported outcomes are of {', '.join(stored)}, none of {', '.join(protocols)}")
-    wanted = [protocol for protocol in select_protocols(corpus, names) if protocol.id in names]
     found, faults = [], []
-    for task in build_tasks(corpus, wanted):
+    for task in build_tasks(corpus, select_protocols(corpus, names)):
         of_task = (pc.field("corpus_fingerprint") == corpus.fingerprint) & (pc.field("protocol") == task.protocol.id)
         rows = in_order("outcomes", table.filter(of_task))
         order = np.lexsort((task.query_ids.astype(str), task.query_ords))
@@ -459,9 +458,8 @@ def outcomes_of_matrix(
                 "only are a run: --run"
             )
         n_rounded += int((table[start : start + step] != block).sum())
-    outcomes = list(
-        score_given(table, build_tasks(corpus, select_protocols(corpus, protocols, vectors="single"))).values()
-    )
+    chosen = select_protocols(corpus, protocols) if protocols else protocols_of(corpus)
+    outcomes = list(score_given(table, build_tasks(corpus, chosen)).values())
     note = f"{n_rounded:,} of {table.size:,} scores were rounded from {scores.dtype} to float32"
     how = [f"{side.kind}: {one.how}" for side, one in zip(sides, found, strict=True)]
     how += ["taken as images by captions, transposed"] if turned else []

@@ -417,8 +417,7 @@ def _parts(
 
 
 def _of_retrieval(part: TablePart, corpus: Corpus) -> list[Outcomes]:
-    faults, found = part.faults, select_protocols(corpus, [part.named])
-    one = [each for each in found if each.id == part.named] or found  # with an orientation, its protocol is found too
+    faults, one = part.faults, select_protocols(corpus, [part.named])
     if len(one) > 1:
         faults.append(f"it means {len(one)} protocols, {', '.join(each.id for each in one)}; name one")
         return []
