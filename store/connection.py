@@ -448,6 +448,18 @@ class Connection:
         self.committed(name, table.version, rows)
         return table
 
+    def overwrite(self, name: str, rows: pa.Table) -> None:
+        """Replace the rows and columns of a table, which may be missing, in one commit."""
+        with storage_faults(f"writing table {name!r}"):
+            table = load_lance().write_dataset(
+                rows,
+                self.table_uri(name),
+                mode="overwrite",
+                data_storage_version=STORAGE_VERSION,
+                storage_options=self.options or None,
+            )
+        self.committed(name, table.version)
+
     def append(self, table: lance.LanceDataset, rows: pa.RecordBatch | pa.RecordBatchReader) -> lance.LanceDataset:
         """Add rows in one commit: all of them or none. Appends of several processes never conflict."""
         written: lance.LanceDataset = load_lance().write_dataset(

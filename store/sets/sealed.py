@@ -79,7 +79,7 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, existing: Sealed
     name = key.table
     if existing is None and connection.find(name) is None:
         raise RequestError(f"set {name!r} is not in the store {connection.uri}. Run `capim embed` first")
-    if existing is not None and existing.is_version_of(table_of(connection, key)):
+    if existing is not None and existing.is_version_of(set_table(connection, key)):
         return existing
     table, contents = _settle(connection, key, items)
     vector = vector_type(table.schema)
@@ -119,10 +119,10 @@ def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lanc
     """
     name = key.table
     while True:
-        before = table_of(connection, key).version
-        retrying(f"removing repeated rows of {name!r}", lambda: drop_repeats(table_of(connection, key)))
+        before = set_table(connection, key).version
+        retrying(f"removing repeated rows of {name!r}", lambda: drop_repeats(set_table(connection, key)))
         compact(connection, name, free=True)
-        table = table_of(connection, key)
+        table = set_table(connection, key)
         try:
             contents = examine(table, key, items)
             again = "Run the same `capim embed` again: only these items are encoded"
@@ -133,10 +133,10 @@ def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lanc
                 except ValueError as fault:
                     if "already exists" not in str(fault):
                         raise
-                    table = table_of(connection, key, _tag_of(contents))  # by a process that sealed the same contents
+                    table = set_table(connection, key, _tag_of(contents))  # by a process that sealed the same contents
             return table, contents
         except WorkError:
-            if table_of(connection, key).version == before:
+            if set_table(connection, key).version == before:
                 raise
 
 
@@ -174,7 +174,7 @@ def _refuse_wrong_counts(name: str, items: ItemIndex, rows_of: NDArray[Any], mis
             raise WorkError(f"set {name!r}: {n} of {len(items)} items {words}, first {first!r}", remedy=remedy)
 
 
-def table_of(connection: Connection, key: SetKey, tag: str | None = None) -> lance.LanceDataset:
+def set_table(connection: Connection, key: SetKey, tag: str | None = None) -> lance.LanceDataset:
     """Return the table of a set at its latest version or a tag; raise :class:`WorkError` if there is none."""
     table = connection.find(key.table, version=tag)
     if table is None:
@@ -242,7 +242,7 @@ class Vectors:
 def open_set(connection: Connection, key: SetKey, sealed: SealedSet | None) -> lance.LanceDataset:
     """Return the table of a set at its sealed version, or at its latest if it is not sealed."""
     name = key.table
-    table = table_of(connection, key, sealed.tag if sealed else None)
+    table = set_table(connection, key, sealed.tag if sealed else None)
     if sealed is not None:
         with storage_faults(f"reading set {name!r}"):
             n_rows = table.count_rows()

@@ -18,11 +18,11 @@ from capim.store.connection import Connection, data_bytes, retrying
 from capim.store.embedding_store import MARKED, UPGRADED, EmbeddingStore, check_address, written_format
 from capim.store.errors import RequestError, WorkError
 from capim.store.ledger import KEYED_BY, REMOVED, Made, about_evaluation, entry_of, made_rows
-from capim.store.row_types import columns_of, rows_in
+from capim.store.row_types import columns_of, rows_in, table_of
 from capim.store.rows import delete, now, read_where, register, whole_evaluations
 from capim.store.schema import FORMAT, FORMAT_KEY, TABLES, LedgerEntry, Run, Slice, StoredImage, StoredSet
 from capim.store.sets.rows import vector_type
-from capim.store.sets.sealed import SealedSet, storage_of, table_of
+from capim.store.sets.sealed import SealedSet, set_table, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
 
 SETS_INFO = (*columns_of(StoredSet).names, "state", "n_items", "written_by")
@@ -89,7 +89,7 @@ def _set_row(store: EmbeddingStore, name: str, sealed: SealedSet | None, writers
     try:
         key = sealed.key if sealed else stored_key(store.connection, name)
         row |= key.columns
-        table = table_of(store.connection, key, sealed.tag if sealed else None)
+        table = set_table(store.connection, key, sealed.tag if sealed else None)
         vector = vector_type(table.schema)
         row |= {"dim": vector.list_size, "storage": storage_of(vector), "version": table.version}
         row |= {"n_rows": table.count_rows(), "n_bytes": data_bytes(table), "n_items": len(store.item_index(key))}
@@ -255,8 +255,7 @@ def _fill_ledger(connection: Connection) -> str:
         is_whole = made.n_rows == entry.n_rows or (name == "rankings" and made.n_rows)  # rankings lost one statistic
         whole = entry_of(name, entry, made)
         entries.append(whole if is_whole else replace(entry, table_name=name, digest=REMOVED))
-    connection.drop("derived")
-    register(connection, entries, update=False)
+    connection.overwrite("derived", table_of(LedgerEntry, entries).cast(TABLES["derived"].keyed_columns))
     connection.remove("digests")  # of all files, replaced by the ledger
     return f"derived: columns changed (table_name, digest; {len(entries):,} rows)"
 
