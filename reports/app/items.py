@@ -150,8 +150,8 @@ def encoders_of(state: State) -> dict[str, list[str]]:
     """Return corpus -> encoders with a sealed set of it, both in the order of the first page, then by name."""
     by_corpus = grouped((sealed.key for sealed in state.store.sealed_sets()), attrgetter("corpus"))
     first: list[str] = []
+    snapshot = state.snapshot()
     with suppress(RequestError):  # nothing was evaluated
-        snapshot = state.snapshot()
         first = [*dict.fromkeys(corpus for corpus, _ in snapshot.evaluated), *best_first(snapshot.data)]
 
     def place(name: str) -> tuple[int, str]:

@@ -229,10 +229,15 @@ class State:
         self._snapshot: StoreSnapshot | None = None
 
     def snapshot(self) -> StoreSnapshot:
-        """Return the current version of the store; it is read again only after a change."""
+        """Return the current version of the store; it is read again only after a change.
+
+        Raises:
+            RequestError: The store is gone, or another release of capim upgraded it.
+        """
         with self._lock:
             version = version_of(self.store)
             if self._snapshot is None or self._snapshot.version != version:
+                EmbeddingStore.open(self.store.uri)  # for its errors
                 self._snapshot = StoreSnapshot(version=version, store=self.store)
             return self._snapshot
 
@@ -326,8 +331,9 @@ def navigation(request: Request, view: View) -> list[tuple[str, str, str]]:
     state = state_of(request)
     if view.template == "problem.html":  # the store may be the problem
         return [(path, title, path) for path, title in PAGES.items()]
+    snapshot = state.snapshot()
     try:
-        evaluated = state.snapshot().evaluated
+        evaluated = snapshot.evaluated
     except RequestError:  # nothing was evaluated
         evaluated = {}
     given = request.query_params

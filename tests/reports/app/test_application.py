@@ -14,6 +14,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from capim.store import EmbeddingStore
+from capim.store.embedding_store import MARKED
+from capim.store.schema import FORMAT, FORMAT_KEY
 from capim.store.upkeep.removal import compact_store, drop
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.faults.clicking import click, digest
@@ -25,6 +27,8 @@ from tests.reports.pages import elements
 WRITER = """
 import sys, time
 from capim.store import EmbeddingStore
+from capim.store.embedding_store import MARKED
+from capim.store.schema import FORMAT, FORMAT_KEY
 from capim.store.upkeep.removal import compact_store, drop
 ends = time.monotonic() + float(sys.argv[2])
 store = EmbeddingStore.open(sys.argv[1])
@@ -163,6 +167,20 @@ def test_a_view_is_right_after_a_run_a_compaction_and_a_drop(own: EmbeddingStore
             assert gone.status_code == 400, page
             assert "dropped" in gone.text or "no embeddings" in gone.text
         assert client.get("/runs").status_code == 200
+
+
+def test_a_store_that_a_later_release_wrote_or_that_is_gone_is_said_on_every_page(own: EmbeddingStore) -> None:
+    pages = ("/", "/queries", "/search", "/runs")
+    with asking(own) as client:
+        assert {client.get(page).status_code for page in pages} == {200}
+        marked = EmbeddingStore.open(own.uri).connection.find(MARKED)
+        assert marked is not None
+        marked.update_schema_metadata({FORMAT_KEY: str(FORMAT + 1)})
+        for page in pages:
+            assert "a later release wrote it. Upgrade capim" in client.get(page).text, page
+        shutil.rmtree(own.uri)
+        for page in pages:
+            assert "there is no store at" in client.get(page).text, page
 
 
 def test_pages_are_right_while_another_process_writes_and_compacts(own: EmbeddingStore) -> None:
