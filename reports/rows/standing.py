@@ -144,9 +144,7 @@ def with_chance(results: Sequence[Result]) -> list[ShownResult]:
 
 
 def claimed(row: C) -> C:
-    """Return a comparison with the interval that its decision is read from: that of all pairs, if it has one."""
-    if row.simultaneous_low is None:
-        return row
+    """Return a comparison with the interval that holds for all pairs in place of its own; none where none holds."""
     return replace(row, ci_low=row.simultaneous_low, ci_high=row.simultaneous_high)
 
 

@@ -34,6 +34,6 @@ def pairs(data: ReportData, caption: str, rows: list[Comparison]) -> Table:
         numbers("p", lambda r: p_value(r.p_sign_flip), explain="Sign-flip permutation test, unadjusted"),
         numbers("adjusted p", lambda r: p_value(r.p_adjusted), explain="Step-down max-T over all pairs of the metric"),
         texts("the first is", lambda r: verdict_cell(facts(r), r)),
-        note="The interval of a tested difference holds for all pairs of a result together; p is adjusted over "
-        "these pairs.",
+        note="The interval of a difference holds for all pairs of a result together; where none does, it has none. "
+        "p is adjusted over these pairs.",
     )

@@ -21,8 +21,8 @@ from capim.reports.render import board_markdown
 from capim.reports.rows import reading
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import Before
-from capim.reports.rows.standing import Task
-from capim.reports.sections import board, evidence
+from capim.reports.rows.standing import Task, headline_pairs, pair_rows
+from capim.reports.sections import board, differences, evidence
 from tests.reports.stand_in import StandIn, comparison, corpus, demo, part, report, result, section, spec, spread, timed
 
 BOTH = "t2i/all+i2t/any"
@@ -325,6 +325,22 @@ def test_encoders_without_a_query_between_them_are_said_to_be_the_same_on_every_
     none = {"p_adjusted": None, "p_equivalent": 1.0, "wins": 0, "losses": 0, **dict.fromkeys(ends)}
     store = change(tied_on_one_direction("a", "b"), "comparisons", T2I, **none)
     assert "text to image 0.0 (the same on every query, undecided)" in evidence.evidence(read_report_data(store))[0]
+
+
+def test_where_no_interval_holds_for_all_pairs_none_is_printed() -> None:
+    ends = [f"{of}_{end}" for of in ("simultaneous", "shared") for end in ("low", "high")]
+    store = change(
+        tied_on_one_direction("a", "b"), "comparisons", T2I, p_equivalent=1.0, **dict.fromkeys((*ends, "p_adjusted"))
+    )
+    data = read_report_data(store)
+    row = data.comparison("photos", "t2i/all", "R@1", "a", "b")
+    assert row is not None
+    assert row.ci_low is not None
+    assert "text to image 0.0 (adjusted p –, undecided)" in evidence.evidence(data)[0]
+    [(_, _, _, difference, *_)] = differences.pairs(data, "", [row]).rows
+    assert difference.note == ""
+    shown = [each for each in headline_pairs(pair_rows(data.comparisons)) if each["protocol"] == "t2i/all"]
+    assert [(each["low"], each["high"]) for each in shown] == [(None, None)]
 
 
 def test_a_value_of_a_corpus_that_was_trained_on_is_marked_and_the_answer_says_it() -> None:
