@@ -243,22 +243,28 @@ class ReportData:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over every row; equal digests mean equal reports."""
+        """SHA-256 over everything but ``uri``, ``live`` and ``serve``; equal digests mean equal reports."""
+        rows = (
+            *self.results, *self.comparisons, *self.rankings, *self.slices, *self.batches, *self.runs, *self.imports,
+            *self.published,
+        )  # fmt: skip
+        contents = self.corpora.items()
+        parts: tuple[Iterable[object], ...] = (
+            map(columns, rows),
+            (asdict(self.metrics[name]) for name in sorted(self.metrics)),
+            ([sealed.tag, sealed.digest] for sealed in self.sets),
+            ([name, of.fingerprint, of.licence, of.origin, of.main_metric] for name, of in sorted(contents)),
+            ([n, s.fingerprint, s.licence, json_value(dict(s.facts))] for n, s in sorted(self.specs.items())),
+            map(repr, (*self.queries, *self.totals, *sorted(self.features.items()))),
+            ([key, hashlib.sha256(picture).hexdigest()] for key, picture in sorted(self.thumbnails.items())),
+            [self.left_out, self.states, self.larger_families],
+        )
+        if (before := self.before) is not None:
+            then = ([key, columns(result)] for key, result in sorted(before.results.items()))
+            parts += ([str(before.ended)], then, ([row.comparison, row.p_sign_flip] for row in before.comparisons))
         total = hashlib.sha256()
-        rows = (*self.results, *self.comparisons, *self.rankings, *self.slices, *self.batches, *self.runs)
-        metrics = (asdict(self.metrics[name]) for name in sorted(self.metrics))
-        for row in (*map(columns, rows), *metrics):
-            total.update(canonical_json(row).encode())
-        for sealed in self.sets:
-            total.update(f"{sealed.tag} {sealed.digest}".encode())
-        for name, corpus in sorted(self.corpora.items()):
-            total.update(f"{name} {corpus.fingerprint}".encode())
-        for name, spec in sorted(self.specs.items()):
-            total.update(f"{name} {spec.licence}".encode())
-        for query in self.queries:
-            total.update(repr(query).encode())
-        for key, result in sorted(self.before.results.items()) if self.before else ():
-            total.update(f"{key} {result.value}".encode())
+        for part in parts:
+            total.update("\n".join([*sorted(map(canonical_json, part)), "\n"]).encode())
         return total.hexdigest()
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,11 +15,14 @@ from capim.reports.destination import point, write_files
 from capim.reports.elements.page import Section
 from capim.reports.render import render_markdown
 from capim.reports.rows.reading import read_report_data
+from capim.reports.rows.report_data import Before, ReportData
 from capim.reports.sections.board import NO_RESULT
 from capim.reports.write import SECTIONS, write_report
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import replacing
+from capim.store.schema import Import, Published, Ranking, Slice
+from tests.random_store import row_of
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, block, demo, report, result, written
 
@@ -81,6 +85,29 @@ def test_the_order_of_stored_rows_changes_nothing(demo_store: StandIn) -> None:
     for rows in demo_store.tables.values():
         rows.reverse()
     assert report(demo_store) == before
+
+
+@pytest.mark.parametrize("name", sorted({each.name for each in fields(ReportData)} - {"uri", "live", "serve"}))
+def test_whatever_a_report_shows_is_in_its_digest(demo_store: StandIn, name: str) -> None:
+    data = read_report_data(demo_store)
+    given: dict[str, Any] = {
+        **dict.fromkeys(("left_out", "states", "larger_families"), ("a sentence",)),
+        "queries": ("a query",),
+        "totals": ("totals",),
+        "slices": (row_of(Slice),),
+        "rankings": (row_of(Ranking),),
+        "imports": (row_of(Import),),
+        "published": (row_of(Published),),
+        "features": {("photos", "c"): ("colour",)},
+        "thumbnails": {"sha": b"picture"},
+        "specs": {key: replace(spec, facts={"link": "x"}) for key, spec in data.specs.items()},
+        "corpora": {key: replace(corpus, origin="elsewhere") for key, corpus in data.corpora.items()},
+        "before": Before(ended=datetime(2026, 1, 1, tzinfo=UTC), results={}, comparisons=()),
+    }
+    whole = getattr(data, name)
+    changed = given[name] if name in given else type(whole)() if isinstance(whole, dict) else whole[1:]
+    assert changed != whole
+    assert replace(data, **{name: changed}).digest != data.digest
 
 
 def test_a_partial_run_has_no_empty_sections(demo_store: StandIn) -> None:
