@@ -18,6 +18,7 @@ import io
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -186,13 +187,27 @@ def read_text(file: Path) -> str:
 def read_json(file: Path) -> Any:
     """Return the contents of a JSON file, of JSON lines a list; raise ``RequestError`` with the line of an error."""
     try:
-        return json.loads(read_text(file))
+        return json.loads(read_text(file), object_pairs_hook=_with_distinct_keys)
     except json.JSONDecodeError as error:
         if error.msg == "Extra data" and error.colno == 1:  # below a value that is complete
             return [*read_json_lines(file)]
         raise RequestError(f"{file}: not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
     except RecursionError as error:
         raise RequestError(f"{file}: its lists and objects are nested too deeply for the JSON reader") from error
+    except _RepeatedKeyError as error:
+        raise RequestError(f"{file}: an object in it {error}; the values of one would be lost") from error
+
+
+class _RepeatedKeyError(Exception):
+    """A JSON object has a key twice."""
+
+
+def _with_distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(key, n)] = Counter(key for key, _ in pairs).most_common(1)
+        raise _RepeatedKeyError(f"has the key {key!r} {n} times")
+    return found
 
 
 def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
@@ -203,7 +218,10 @@ def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = json.loads(line, object_pairs_hook=_with_distinct_keys)
+            except _RepeatedKeyError as error:
+                faults.add(f"line {number} {error}")
+                continue
             except (json.JSONDecodeError, RecursionError) as error:
                 faults.add(f"line {number} is not JSON: {getattr(error, 'msg', 'nested too deeply')}")
                 continue
@@ -279,6 +297,7 @@ def _columnar(file: Path) -> Table:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         kind = "a Parquet file" if suffix in PARQUET else "an Arrow file"
         raise RequestError(f"{file}: not {kind} ({error})") from error
+    _refuse_repeated(schema.names, file)
     return Table(schema.names, _rows_of(file, found))
 
 
@@ -375,9 +394,7 @@ def _delimited(file: Path, *, headless: bool) -> Table:
     header = [cell.strip() for cell in next(_records(file, form), [])]
     headless = headless and (any(map(_is_image, header)) or _is_numbered_row(header))
     columns = _columns_of_first(header, file) if headless else header
-    if len(set(columns)) != len(columns):
-        twice = next(column for column in columns if columns.count(column) > 1)
-        raise RequestError(f"{file}: two columns are named {twice!r}; rename one of them")
+    _refuse_repeated(columns, file)
 
     def rows() -> Iterator[Mapping[str, Any]]:
         faults = Faults(file)
@@ -394,6 +411,11 @@ def _delimited(file: Path, *, headless: bool) -> Table:
         faults.raise_any()
 
     return Table(columns, rows())
+
+
+def _refuse_repeated(columns: Sequence[str], file: Path) -> None:
+    if twice := [column for column, count in Counter(columns).items() if count > 1]:
+        raise RequestError(f"{file}: two columns are named {twice[0]!r}; rename one of them")
 
 
 def _is_image(cell: str) -> bool:

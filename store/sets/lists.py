@@ -50,7 +50,8 @@ def read_lists(path: Path, form: Form, columns: Columns = NO_COLUMNS) -> dict[st
         if (value := finite(cell.number)) is None:
             bad.add(f"{cell.where}: expected {_line(form)}, got the number {cell.number!r}")
         elif cell.item in (items := found.setdefault(cell.query, {})):
-            twice.append(f"{path}: {cell.where}: item {cell.item!r} comes twice in the list of {cell.query!r}")
+            numbers = "" if form is RUN else f", with {items[cell.item]:g} and {value:g}"
+            twice.append(f"{path}: {cell.where}: item {cell.item!r} comes twice in the list of {cell.query!r}{numbers}")
         else:
             items[cell.item] = -value if cell.is_rank else value
             rank = finite(cell.rank) or 0.0

@@ -276,15 +276,17 @@ def _check_ids(corpus: Corpus, faults: Faults) -> None:
         _unique_ids(table, kind, faults)
         _check_links(table, f"{kind}s of images", image_columns, images, faults)
         _check_links(table, f"{kind}s of captions", caption_columns, captions, faults)
-    seen: set[tuple[str, ...]] = set()
-    for row in zip(*(column.to_pylist() for column in corpus.relevance.drop_columns("grade").columns), strict=True):
-        truth, direction, query, item = row
+    seen: dict[tuple[str, ...], int] = {}
+    for truth, direction, query, item, grade in zip(
+        *(column.to_pylist() for column in corpus.relevance.columns), strict=True
+    ):
         if direction not in SIDES:
             faults.add(f"directions other than {', '.join(SIDES)} in a ground truth", repr(direction))
             continue
-        if row in seen:
-            faults.add("positives listed twice in a ground truth", f"{truth} {query!r}")
-        seen.add(row)
+        if (pair := (truth, direction, query, item)) in seen:
+            both = f"{truth} {query!r}, {item!r}, with {seen[pair]} and {grade}"
+            faults.add("positives listed twice in a ground truth", both)
+        seen[pair] = grade
         queries, items = (images if side == "image" else captions for side in SIDES[direction])
         if query not in queries:
             faults.add("queries of a ground truth that are not in the corpus", f"{truth} {query!r}")

@@ -157,7 +157,15 @@ def read_judged_misses(file: str | Path) -> JudgedMisses | None:
     for row in rows[:end]:
         if row.query_id not in open_:
             misses.setdefault(row.query_id, {})[row.item_id] = row.encoders.split(", ")
-    right = {(row.query_id, row.item_id): ANSWERS[of] for row, of in zip(rows[:end], answers, strict=False)}
+    right: dict[tuple[str, str], bool] = {}
+    for at, row in enumerate(rows[:end]):
+        pair, answer = (row.query_id, row.item_id), ANSWERS[answers[at]]
+        if right.setdefault(pair, answer) != answer:
+            first = next(n for n, each in enumerate(rows) if (each.query_id, each.item_id) == pair)
+            raise RequestError(
+                f"{path}: query {pair[0]!r}, item {pair[1]!r}: right is {rows[first].right!r} in line {first + 2} and "
+                f"{row.right!r} in line {at + 2}; leave one of them"
+            )
     names = sorted({name for row in rows for name in row.encoders.split(", ")})
     return JudgedMisses(path, rows[0].corpus, rows[0].protocol, tuple(names), misses, right)
 

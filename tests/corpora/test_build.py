@@ -49,7 +49,10 @@ def test_every_kind_of_fault_is_named_at_once() -> None:
         [CaptionRow("x", "a", "1"), CaptionRow("x", "z", "2")],
         pairs=[PairRow("p", "q", "x", "y", "c"), PairRow("p", "a", "x", "x", "c")],
         quadruples=[QuadrupleRow("w", "a", "b", "x", "y")],
-        relevance=[RelevanceRow("cxc", "t2i", "x", "zz"), RelevanceRow("cxc", "up", "x", "a")],
+        relevance=[
+            *(RelevanceRow("cxc", "t2i", "x", "zz", grade) for grade in (2, 1)),
+            RelevanceRow("cxc", "up", "x", "a"),
+        ],
         skipped=[SkippedRow("a", "gone")],
     )
     for expected in (
@@ -63,6 +66,7 @@ def test_every_kind_of_fault_is_named_at_once() -> None:
         "pairs of captions that are not in the corpus: 'p' of 'y'",
         "quadruples of images that are not in the corpus: 'w' of 'b'",
         "positives of a ground truth that are not in the corpus: cxc 'zz'",
+        "positives listed twice in a ground truth: cxc 'x', 'zz', with 2 and 1",
         "directions other than t2i, i2t, i2i, t2t in a ground truth: 'up'",
     ):
         assert f"corpus 'c': {expected}" in message

@@ -154,6 +154,14 @@ def test_a_table_that_cannot_be_used_is_refused_in_one_line(
     assert message in " ".join(refused.err.split())
 
 
+def test_a_miss_that_is_judged_yes_and_no_is_refused(workspace: Path, tmp_path: Path) -> None:
+    rows = exported(workspace, tmp_path / "m.csv")
+    answers = iter(["no"] * len(rows) + ["yes"])
+    file = judged(tmp_path / "m.csv", [*rows, rows[0]], lambda _: next(answers))
+    said = f"right is 'no' in line 2 and 'yes' in line {len(rows) + 2}; leave one of them"
+    assert said in command(f"evaluate --judgements {file}", workspace, code=2).err
+
+
 def test_other_results_than_those_that_were_judged_and_encoders_without_lists_are_refused(
     workspace: Path, tmp_path: Path
 ) -> None:

@@ -203,6 +203,7 @@ def test_qrels_are_the_same_in_every_form(tmp_path: Path, name: str, text: str) 
     ("text", "message"),
     [
         ("q1 0 a 0.5", "1 grades are no whole numbers, first 0.5 of 'q1', 'a'"),
+        ("q1 0 a 2\nq1 0 a 1", "line 2: item 'a' comes twice in the list of 'q1', with 2 and 1"),
         ("q1 0 a", "line 1: expected `query iteration item grade`, got 'q1 0 a'"),
         ("query_id\tdoc_id\trelevance\n", "it has no rows"),
     ],

@@ -33,6 +33,7 @@ from capim.tasks.corpora.readers.table import holds_images, shards_in, table_col
 from capim.tasks.protocols import MAIN_OF_JUDGED
 
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
+_TWICE = "documents judged twice with different grades"
 _UNJUDGED = "no document is judged relevant to this query"
 # Names of the fields of SubsetCounts, for messages.
 _WORDS = (
@@ -102,7 +103,8 @@ def _corpus(
     require_known(place, "subsets", subsets or (), known)
     chosen = [subset for subset in known if not subsets or subset in subsets]
     faults = Faults(place)
-    parts = _distinct([_read_part(files, subset, language, faults) for subset in chosen])
+    read = [_read_part(files, subset, language, faults) for subset in chosen]
+    asked_for, parts = {row.id for part in read for row in part.queries}, _distinct(read)
     if not files.ids_only and any(row.text is None for part in parts for row in part.queries):
         way = "name their column with columns, or set ids_only = true; of images that search images: docs/labels.md"
         raise RequestError(f"{place}: queries without a text; {way}")
@@ -110,15 +112,21 @@ def _corpus(
     pages, left_out = {row.id for row in documents.rows}, {row.item_id for row in documents.skipped}
     queries = [row for part in parts for row in part.queries]
     known_queries = {row.id for row in queries}
+    grades: dict[tuple[str, str], tuple[str, int]] = {}
+    for subset, part in zip(chosen, parts, strict=True):
+        for pair, grade in part.grades.items():
+            before = grades.setdefault(pair, (subset, grade))
+            if before[1] != grade:
+                faults.add(_TWICE, _graded(pair, before[1], f"subset {before[0]}", grade, f"subset {subset}"))
     judgements = []
-    for (query, document), grade in {pair: grade for part in parts for pair, grade in part.grades.items()}.items():
+    for (query, document), (_, grade) in grades.items():
         if document not in pages and document not in left_out:
             faults.add("judged documents that are not in the corpus", f"{document!r} for query {query!r}")
         elif document in pages and query in known_queries:
             judgements.append(RelevanceRow(JUDGED, "t2i", query, document, grade))
     faults.raise_any()
-    strays = [query for part in parts for query, _ in part.grades if query not in known_queries]
-    if strays and published is None and len(chosen) == 1:
+    strays = [query for query, _ in dict.fromkeys(chain(*(part.grades for part in read))) if query not in asked_for]
+    if strays and published is None and chosen == known:
         tell(f"warning: {place}: {len(strays):,} judgements of queries without a row are left out, first {strays[0]!r}")
     relevant = {row.query_id for row in judgements if row.grade > 0}
     asked = [row for row in queries if row.id in relevant]
@@ -223,15 +231,19 @@ def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -
     for query, count in Counter(row.id for row in queries).items():
         if count > 1:
             faults.add("duplicate query ids", repr(query))
-    grades: dict[tuple[str, str], int] = {}
+    grades, places = dict[tuple[str, str], int](), dict[tuple[str, str], str]()
     for number, row in enumerate(files.require("judgements", subset).rows, start=1):
-        pair = str(row["query"]), str(row["document"])
-        grade = _grade(row["grade"], "query {!r}, document {!r}, row {}".format(*pair, number), faults)
+        pair, place = (str(row["query"]), str(row["document"])), row.get("where", f"row {number}")
+        grade = _grade(row["grade"], "query {!r}, document {!r}, {}".format(*pair, place), faults)
+        first = places.setdefault(pair, place)
         for name in parts.get(pair[0], pair[:1]):
             if grade is not None and (before := grades.setdefault((name, pair[1]), grade)) != grade:
-                shown = "query {!r}, document {!r}: {} and {}".format(*pair, before, grade)
-                faults.add("documents judged twice with different grades", shown)
+                faults.add(_TWICE, _graded(pair, before, first, grade, place))
     return _JudgedPart(own, queries, grades)
+
+
+def _graded(pair: tuple[str, str], before: int, first: str, grade: int, place: str) -> str:
+    return "query {!r}, document {!r}: {} ({}) and {} ({})".format(*pair, before, first, grade, place)
 
 
 def _grade(value: object, where: str, faults: Faults) -> int | None:
@@ -434,7 +446,7 @@ class JudgedFiles(NamedTuple):
                     )
             for text in filter(str.strip, said(row["query"], f"{read.where}: row {number}")):
                 asked = queries.setdefault(text, {"id": f"q{len(queries) + 1}", "query": text})
-                graded = {"query": asked["id"], "grade": row.get("grade", 1)}
+                graded = {"query": asked["id"], "grade": row.get("grade", 1), "where": f"row {number}"}
                 judgements += [{**graded, "document": document} for document, _ in pages]
         return self._replace(
             tables={
@@ -519,7 +531,7 @@ class JudgedFiles(NamedTuple):
     def _read(self, name: TableName, file: Path) -> TableRows:
         if name == "judgements":
             cells = cells_of(file, FORMS[name], self._own(name))
-            graded = ({"query": cell.query, "document": cell.item, "grade": cell.number} for cell in cells)
+            graded = ({"query": c.query, "document": c.item, "grade": c.number, "where": c.where} for c in cells)
             return TableRows(str(file), FORMS[name].roles, graded)
         if suffix_of(file) == ".json" and (objects := _of_objects(name, file)):
             available = list(dict.fromkeys(chain.from_iterable(objects)))

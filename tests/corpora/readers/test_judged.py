@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from capim.store.errors import RequestError
+from capim.store.sets.columns_read import told
 from capim.store.types import Corpus
 from capim.tasks.corpora.check import check_corpus, corpus_facts, describe_change
 from capim.tasks.corpora.description import open_corpus, reader_call
@@ -216,6 +217,7 @@ def test_subsets_share_their_documents_and_a_question_in_two_languages_is_one_gr
 
 
 TWICE = "documents judged twice with different grades"
+GRADED = "query 'q1', document 'p1': 2 ({}) and 1 ({})"
 HEADER = "query-id\tcorpus-id\tscore\n"
 QUERY = '{"_id": "q1", "text": "t"}\n'
 LINE = 'name it with columns = { "judgements.grade" = "…" }'
@@ -227,7 +229,7 @@ LINE = 'name it with columns = { "judgements.grade" = "…" }'
         ({"qrels/test.tsv": f"{HEADER}q2\tp1\t\n"}, {}, "judgements without a grade: query 'q2', document 'p1', row 1"),
         ({"qrels/test.tsv": f"{HEADER}q2\tp1\t0.5\n"}, {}, "not whole numbers: '0.5' of query 'q2', document 'p1'"),
         ({"qrels/test.tsv": f"{HEADER}q2\tp9\t1\n"}, {}, "that are not in the corpus: 'p9' for query 'q2'"),
-        ({"qrels/test.tsv": f"{HEADER}q1\tp1\t2\nq1\tp1\t1\n"}, {}, f"{TWICE}: query 'q1', document 'p1': 2 and 1"),
+        ({"qrels/test.tsv": f"{HEADER}q1\tp1\t2\nq1\tp1\t1\n"}, {}, f"{TWICE}: {GRADED.format('row 1', 'row 2')}"),
         ({"queries.jsonl": 2 * QUERY}, {}, "duplicate query ids: 'q1'"),
         ({"qrels/test.tsv": None}, {}, "no judgements; looked for default, qrels"),
         ({"qrels/test.tsv": "a\tb\tc\n1\t2\t3\n"}, {}, f"no column for grade; it has a, b, c; {LINE}"),
@@ -244,6 +246,44 @@ def test_what_is_wrong_in_the_tables_is_named(
         (tmp_path / "root" / name).unlink()
     write(tmp_path / "root", {name: content for name, content in files.items() if content is not None})
     assert expected in refusal({**description, **options})
+
+
+@pytest.mark.parametrize("again", [("english", 2), ("english", 1), ("french", 2), ("french", 1)], ids=str)
+def test_a_pair_judged_again_in_a_subset_of_other_queries_has_the_same_grade(
+    tmp_path: Path, again: tuple[str, int]
+) -> None:
+    """ViDoRe 2 and 3 have the judgements of all languages in each; of two grades the last subset's was taken."""
+    subset, grade = again
+    for name, own in (("english", [("q1", "p1", 2)]), ("french", [("q4", "p2", 1)])):
+        more = [("q1", "p1", grade)] if name == subset else []
+        tables = {
+            "corpus": columns([[page] for page in PAGES], "_id"),
+            "queries": columns([(own[0][0], f"{name}?")], "_id", "text"),
+            "qrels": columns([*own, *more], "query-id", "corpus-id", "score"),
+        }
+        parquet(tmp_path, {f"{name}-{table}": cells for table, cells in tables.items()})
+    description = written(tmp_path, {})
+    if grade == 2:
+        assert judgements(open_corpus(description)) == [("q1", "p1", 2), ("q4", "p2", 1)]
+    else:
+        where = ("row 1", "row 2") if subset == "english" else ("subset english", "subset french")
+        assert f"{TWICE}: {GRADED.format(*where)}" in refusal(description)
+
+
+def test_two_grades_of_a_page_in_a_table_of_questions_are_named_by_its_rows(tmp_path: Path) -> None:
+    rows = "query,image,grade\na,p1.png,1\n,p3.png,\nb,p2.png,2\na,p1.png,3\n"
+    written(tmp_path / "own", {"asked.csv": rows})
+    assert "query 'q1', document 'p1.png': 1 (row 1) and 3 (row 4)" in refusal(tmp_path / "own")
+
+
+def test_judgements_of_queries_in_no_subset_are_left_out_with_a_word(tmp_path: Path) -> None:
+    mteb(tmp_path / "two", subset="english")
+    description = mteb(tmp_path / "two", subset="french")
+    file = tmp_path / "two" / "french-qrels" / "test-00000-of-00001.parquet"
+    pq.write_table(pa.table(columns([*QRELS, ("q9", "p1", 1)], "query-id", "corpus-id", "score")), file)
+    with told() as lines:
+        open_corpus(description)
+    assert any("1 judgements of queries without a row are left out, first 'q9'" in line for line in lines)
 
 
 def test_judgements_in_two_files_of_one_split_are_not_read_from_the_first_alone(tmp_path: Path) -> None:

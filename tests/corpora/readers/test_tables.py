@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,10 @@ def test_images_without_a_file_are_an_error_or_a_listed_skip(put: Put, folder: P
 CELLS = '{"image": {"bytes": "x"}, "caption": "a"}\n{"image": "a.png", "caption": 7}\n{"image": "b.png", "caption": []}'
 
 
+TWICE = io.BytesIO()
+pq.write_table(pa.table([["a.png"], ["x"], ["y"]], ["image", "caption", "caption"]), TWICE)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
@@ -117,6 +122,9 @@ CELLS = '{"image": {"bytes": "x"}, "caption": "a"}\n{"image": "a.png", "caption"
         ("t.parquet", b"PAR1 not really", "not a Parquet file"),
         ("t.jsonl", '{"image": "a.png", "caption": "x"}\n[1]\n', "line 2 holds list, expected an object"),
         ("t.jsonl", "{nope\n", "line 1 is not JSON"),
+        ("t.jsonl", '{"image": "a.png", "caption": "x", "caption": "y"}', "line 1 has the key 'caption' 2 times"),
+        ("t.json", '{"a.png": "x", "a.png": "y"}', "t.json: an object in it has the key 'a.png' 2 times"),
+        ("t.parquet", TWICE.getvalue(), "t.parquet: two columns are named 'caption'; rename one of them"),
         ("t.jsonl", CELLS, "rows where image is neither text nor number: row 1 (dict)"),
         ("t.jsonl", CELLS, "a list of texts, or of objects with a text: row 2 (7), row 3 ([])"),
         (
