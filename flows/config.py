@@ -67,7 +67,6 @@ def _refuse_truth(value: object) -> object:
 
 # after the limits of a number, which are in the schema of Prefect's form only where they come first
 NoTruth = BeforeValidator(_refuse_truth)
-_NAMES = frozenset({"name", "reader", "adapter", "split", "language", "translator", "revision"})  # never paths
 PLURALS = {"encoder": "encoders", "corpus": "corpora", "protocol": "protocols", "metric": "metrics"}
 OTHER_NUMBER = PLURALS | {several: one for one, several in PLURALS.items()}
 """Name of an option for names -> its other spelling, which means the same."""
@@ -586,7 +585,9 @@ def read_suite(path: str | Path) -> dict[str, Any]:
         entries, tables = fields.get(several, []), fields.pop(one, [])
         if isinstance(entries, list) and isinstance(tables, list):
             named = [table.get("name") for table in tables if isinstance(table, Mapping)]
-            names = named + (entries if several == "encoders" else [])  # an encoder is a name or a table, never a path
+            # an encoder is a name, a table, or a path that begins like one, ./model
+            own = [each for each in entries if isinstance(each, str) and not each.startswith(".")]
+            names = named + (own if several == "encoders" else [])
             listed = [entry if entry in names else located(entry, path.parent) for entry in [*entries, *tables]]
             fields[several] = _described(listed, listed)
     return fields
@@ -600,22 +601,32 @@ def _described(entries: Sequence[Any], among: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def located(entry: object, folder: Path) -> object:
-    """Return the entry with every path that exists in a folder made absolute; names stay names."""
+    """Return the entry with its paths, from a folder, made absolute: those of its fields that hold paths.
+
+    A name of a corpus, a checkpoint or an adapter is a path if there is one.
+    """
 
     def absolute(value: object) -> object:
-        if not isinstance(value, str) or not value or Path(value).is_absolute():
-            return value
-        path = folder / value
-        return str(path.resolve()) if os.path.exists(path) else value  # noqa: PTH110 - False for a long text
+        if isinstance(value, list | tuple):
+            return [*map(absolute, value)]
+        return str((folder / Path(value).expanduser()).resolve()) if isinstance(value, str) else value
 
+    def if_there(value: object) -> object:
+        there = isinstance(value, str) and value and os.path.exists(folder / value)  # noqa: PTH110 - long: False
+        return absolute(value) if there else value
+
+    if isinstance(entry, Mapping) and "reader" in entry:
+        from capim.tasks.corpora.description import path_options
+
+        paths = path_options(entry, folder)
+        return {key: absolute(value) if key in paths else value for key, value in entry.items()}
     if isinstance(entry, Mapping):
         from capim.tasks.encoders.adapters import ADAPTERS
 
         adapter = str(entry.get("adapter"))
         remote = adapter in ADAPTERS and ADAPTERS[adapter].is_remote
-        names = _NAMES | ({"checkpoint"} if remote else frozenset())
-        found = {key: value if key in names else absolute(value) for key, value in entry.items()}
+        found = {key: if_there(value) if key == "checkpoint" and not remote else value for key, value in entry.items()}
         # a file of the user's, or a function in it
-        file, dot, function = str(entry.get("adapter", "")).partition(".py")
-        return {**found, "adapter": f"{absolute(file + dot)}{function}"} if dot else found
-    return entry if isinstance(entry, str) and entry in CORPORA else absolute(entry)
+        file, dot, function = adapter.partition(".py")
+        return {**found, "adapter": f"{if_there(file + dot)}{function}"} if dot else found
+    return entry if isinstance(entry, str) and entry in CORPORA else if_there(entry)

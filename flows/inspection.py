@@ -254,7 +254,8 @@ def check(
         device: device that runs the model (default: cpu)
         missing: skip leaves out images without a file and rows without a caption; shows the lines for corpus.toml
     """
-    kind = _kind_of(name, {encoder_name(each) for each in config.encoders})
+    described = {encoder_name(each) for each in config.encoders}
+    kind = _kind_of(name, described)
     of_model = {
         "SUITE": suite, "--device": device, "--precision": config.precision,
         "--trust-remote-code": config.trust_remote_code, "--format": form.format != Form().format,
@@ -269,12 +270,12 @@ def check(
         checked = check_corpus(name, missing=missing, columns=given_columns(form.columns))
         sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
         return 0 if checked.ok else 2
-    from capim.tasks.encoders.catalog import recognised
+    from capim.tasks.encoders.catalog import catalog, recognised
     from capim.tasks.encoders.conformance import check_encoder
     from capim.tasks.encoders.device import choose_device
 
-    if "/" not in name and Path(name).is_dir():
-        name = f"./{name}"
+    if "/" not in name and name not in {*described, *catalog()}:
+        name = f"./{name}"  # a folder
     if not quiet and (line := recognised(name)):
         say(line)
     spec = entry_for(name, config).spec

@@ -286,9 +286,9 @@ def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> Read
         settings: Any = model.model_validate(dict(content))
     except ValidationError as error:
         raise RequestError(_faults(error, content, model, where)) from error
-    known, hints = _options_of(reader), get_type_hints(reader)
+    known, hints, paths = _options_of(reader), get_type_hints(reader), path_options(content, base)
     options = {
-        option: _absolute(value, base) if _is_path(option, value, str(known[option][0]), base) else value
+        option: _absolute(value, base) if option in paths else value
         for option, value in content.items()
         if option in known
     }
@@ -335,9 +335,13 @@ def _expected(fault: Mapping[str, Any], model: type[BaseModel]) -> str:
     return words
 
 
-def _is_path(option: str, value: object, annotation: str, base: Path) -> bool:
-    """True if an option holds paths; a data set is a folder if there is one, else an id on the hub."""
-    return "Path" in annotation or (option == "dataset" and (base / Path(str(value)).expanduser()).exists())
+def path_options(content: Mapping[str, object], base: Path) -> set[str]:
+    """Return the options of a description that hold paths; a data set is a folder if there is one, else a hub id."""
+    name = content.get("reader")
+    known = _options_of(load_reader(name)) if isinstance(name, str) and name in CORPORA else {}
+    paths = {option for option in content.keys() & known.keys() if "Path" in str(known[option][0])}
+    data = content.get("dataset")
+    return paths | ({"dataset"} if data and (base / Path(str(data)).expanduser()).exists() else set())
 
 
 def _absolute(value: object, base: Path) -> object:

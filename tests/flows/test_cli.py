@@ -164,6 +164,15 @@ def test_a_wrong_request_is_explained(words: str, said: str, small_demo: Path, t
     assert said in command(words.format(folder=tmp_path), workspace, code=2).err
 
 
+def test_a_known_name_is_checked_whatever_folder_has_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "siglip2-base").mkdir()
+    (tmp_path / "siglip2-base" / "config.json").write_text("{}")
+    monkeypatch.setattr("capim.tasks.encoders.conformance.check_encoder", lambda spec, **_: pytest.fail(spec.checkpoint))
+    with pytest.raises(pytest.fail.Exception, match="google/siglip2-base"):
+        command("check siglip2-base")
+
+
 MISTYPED = {
     "run --corpora shapes-sample12 --encoders tiny-clib": "did you mean 'tiny-clip'?",
     "watch --corpora shapes --encoders tiny-clip --device cuda:99": "device 'cuda:99' does not exist",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from capim.flows.config import RunConfig, read_suite, run_config
+from capim.flows.config import RunConfig, listed, read_suite, run_config
 from capim.flows.embed import check_request
 from capim.flows.workspace import Workspace
 from capim.store.errors import RequestError, WorkError
@@ -44,6 +45,32 @@ def test_paths_of_a_suite_count_from_the_suite_file(tmp_path: Path) -> None:
     assert fields["corpora"] == (str(tmp_path / "photos"), "shapes", str(tmp_path / "shapes"))
     assert fields["encoders"][0]["checkpoint"] == str(tmp_path / "model")
     assert fields["encoders"][0]["training"] == training
+    suite.write_text('encoders = ["./model", "open/model"]\n')
+    assert read_suite(suite)["encoders"] == (str(tmp_path / "model"), "open/model")
+
+
+@pytest.mark.parametrize(
+    ("table", "names", "paths"),
+    [
+        ("encoder", {"adapter": "hf_dual", "training": "data", "licence": "MIT", "precision": "float32"},
+         {"checkpoint": "model"}),
+        ("corpus", {"reader": "labels", "prompts": "photo", "licence": "MIT"}, {"root": "data", "images": "gone"}),
+        ("corpus", {"reader": "table", "form": "pairs", "missing": "skip"},
+         {"root": "data", "images": ["photo", "gone"]}),
+    ],
+)  # fmt: skip
+def test_the_field_of_a_suite_decides_what_is_a_path_not_the_folders_beside_it(
+    tmp_path: Path, table: str, names: dict[str, str], paths: dict[str, object]
+) -> None:
+    """``training = "data"`` became a path of the machine where a folder had that name."""
+    for folder in ("model", *names.values()):
+        (tmp_path / folder).mkdir()
+    lines = [f"{name} = {json.dumps(value)}" for name, value in {**names, **paths}.items()]
+    (tmp_path / "suite.toml").write_text(f'[[{table}]]\nname = "own"\n' + "\n".join(lines))
+    [found] = read_suite(tmp_path / "suite.toml")["encoders" if table == "encoder" else "corpora"]
+    absolute = {name: [str(tmp_path / each) for each in listed(path) or ()] for name, path in paths.items()}
+    expected = {name: path if isinstance(paths[name], list) else path[0] for name, path in absolute.items()}
+    assert found == {"name": "own", **names, **expected}
 
 
 def test_a_name_means_the_table_of_the_suite_that_describes_it(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def _corpus(
             judgements.append(RelevanceRow(JUDGED, "t2i", query, document, grade))
     faults.raise_any()
     strays = [query for query, _ in dict.fromkeys(chain(*(part.grades for part in read))) if query not in asked_for]
-    if strays and published is None and chosen == known:
+    if strays and published is None and (chosen == known or len(chosen) == 1):
         tell(f"warning: {place}: {len(strays):,} judgements of queries without a row are left out, first {strays[0]!r}")
     relevant = {row.query_id for row in judgements if row.grade > 0}
     asked = [row for row in queries if row.id in relevant]
