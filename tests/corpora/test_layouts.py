@@ -93,6 +93,12 @@ def test_a_data_set_of_save_to_disk_and_of_several_splits(put: Put) -> None:
     two = {"reader": "hub", "dataset": str(root / "two")}
     assert len(texts(open_corpus({**two, "split": "train"}))) == 2
     assert "no split 'dev'; it has train, test" in refusal({**two, "split": "dev"})
+    one_of = {"reader": "hub", "dataset": str(root / "one"), "split": "dev"}
+    assert "one: no column 'split' for split = 'dev'; it has image, caption" in refusal(one_of)
+    marked = saved.add_column("part", ["dev", "test"])
+    marked.save_to_disk(str(root / "marked"))
+    marked = {**one_of, "dataset": str(root / "marked"), "columns": {"split": "part"}}
+    assert texts(open_corpus(marked)) == [("image/0", "red")]
     datasets.DatasetDict({"a": saved, "b": saved}).save_to_disk(str(root / "three"))
     assert 'it has several splits; name one of a, b, as in split = "a"' in refusal(root / "three")
 

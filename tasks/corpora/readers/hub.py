@@ -51,6 +51,7 @@ class HubSplit:
         dataset: The rows.
         images: Columns that hold images.
         roots: Folders in which paths in cells may lie.
+        split: Its split; "" if the files have none.
     """
 
     name: str
@@ -58,6 +59,7 @@ class HubSplit:
     dataset: Dataset
     images: tuple[str, ...]
     roots: tuple[Path, ...]
+    split: str = ""
 
     def read(self, key: str) -> bytes:
         """Return the encoded bytes of one cell; raise ``OSError`` if it holds no image."""
@@ -135,7 +137,8 @@ def load_split(
 
     Args:
         dataset: Hub id, folder, or a Parquet file with images in it.
-        split: Unless given, ``test`` of a data set on the hub; of a folder the only split, else ``test``.
+        split: Unless given, ``test`` of a data set on the hub; of a folder the only split, else ``test``. No effect on
+            files without splits, as the result says.
         config: Configuration on the hub, or a folder there: it holds a slash, which no configuration does.
         revision: Branch, tag or commit.
         need: Columns that must exist.
@@ -152,6 +155,7 @@ def load_split(
     if not files and is_saved(local):
         loaded, split = _saved_split(local, split)
     elif shards := files or _parquet_shards(local):
+        split = ""
         with _hub_faults(dataset, dataset):
             loaded = datasets.load_dataset("parquet", data_files=[str(file) for file in shards], split="train")
     else:
@@ -169,7 +173,7 @@ def load_split(
     origin = dataset if local.exists() else f"https://huggingface.co/datasets/{dataset}"
     folder = (local.absolute() if local.is_dir() else local.absolute().parent,) if local.exists() else ()
     roots = (*folder, Path(HF_HUB_CACHE), Path(datasets.config.HF_DATASETS_CACHE))
-    return HubSplit(where, origin, loaded, images, roots)
+    return HubSplit(where, origin, loaded, images, roots, split)
 
 
 def is_saved(folder: Path) -> bool:
@@ -345,9 +349,7 @@ def read_hub(
         RequestError: The data set cannot be read, lacks a column, or its rows are faulty; lists every fault.
     """
     loaded = load_split(dataset, split=split, config=config, revision=revision)
-    local = Path(dataset)
-    in_rows = split if not is_saved(local) and _parquet_shards(local) else None  # plain files have no other splits
-    read = forms.rows_to_read(loaded.table(), in_rows, columns or {})
+    read = forms.rows_to_read(loaded.table(), None if loaded.split else split, columns or {})
     options = forms.RowOptions(form, columns or {}, language, reference_language, ids_only)
     if images is not None or ids_only:
         read = read._replace(source=None)

@@ -420,11 +420,14 @@ class JudgedFiles(NamedTuple):
             names = self._names()
             if any(_SUBSET.fullmatch(name) or name in FORMS["queries"].files for name in names):
                 return self._replace(configs=tuple(names))  # the hub is queried once
-        loaded = load_split(self.place, split=None if path.exists() else self.split, revision=self.revision)
+        split = self.split if self.given or not path.exists() else None
+        loaded = load_split(self.place, split=split, revision=self.revision)
         found = question_columns(loaded.dataset.column_names, self.columns)
-        return self if found is None else self._asked(loaded.table(), found)
+        return self if found is None else self._asked(loaded.table(), found, loaded.split)
 
-    def _asked(self, read: TableRows, given: Columns) -> JudgedFiles:
+    def _asked(self, read: TableRows, given: Columns, split: str = "") -> JudgedFiles:
+        if self.given and not split:
+            raise RequestError(f"{read.where}: no split {self.split!r}; it has none, leave split out")
         queries: dict[str, dict[str, Any]] = {}
         documents: dict[str, dict[str, Any]] = {}
         judgements = []
@@ -483,6 +486,8 @@ class JudgedFiles(NamedTuple):
                 wanted = None if self._may_be_of_any_split(name) or "" in by_split else self.split
                 split = self.split if self.split in by_split else choose_split(self.folder / each, [*by_split], wanted)
                 files = by_split[split]
+                if wanted is None and self.given and name == "judgements":
+                    tell(f"warning: {files[0]}: read for split {self.split!r}, which its name does not say")
                 if files[0].suffix == ".parquet":
                     return self._loaded(name, files, "")
                 if len(files) > 1:

@@ -276,6 +276,22 @@ def test_two_grades_of_a_page_in_a_table_of_questions_are_named_by_its_rows(tmp_
     assert "query 'q1', document 'p1.png': 1 (row 1) and 3 (row 4)" in refusal(tmp_path / "own")
 
 
+def test_a_split_of_questions_is_that_which_is_given_and_not_ignored_where_there_is_none(tmp_path: Path) -> None:
+    for split, text in (("dev", "in dev?"), ("test", "in test?")):
+        publish(tmp_path / "set", {"query": [text], "image": [page(1)]}, split)
+    plain = {"reader": "judged", "dataset": str(tmp_path / "set")}
+    assert open_corpus(plain).captions["text"].to_pylist() == ["in test?"]
+    dev = {**plain, "split": "dev"}
+    assert open_corpus(dev).captions["text"].to_pylist() == ["in dev?"]
+    written(tmp_path / "own", {"asked.csv": "query,image\na,p1.png\n"})
+    [file] = (tmp_path / "set").rglob("dev*.parquet")
+    for one in (tmp_path / "own" / "asked.csv", file):
+        assert f"{one.name}: no split 'dev'; it has none, leave split out" in refusal({**dev, "dataset": str(one)})
+    with told() as lines:
+        open_corpus({**trec(tmp_path / "trec"), "split": "dev"})
+    assert any("qrels: read for split 'dev', which its name does not say" in line for line in lines)
+
+
 def test_judgements_of_queries_in_no_subset_are_left_out_with_a_word(tmp_path: Path) -> None:
     mteb(tmp_path / "two", subset="english")
     description = mteb(tmp_path / "two", subset="french")
