@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 
 from capim.store.errors import RequestError, some
 from capim.store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
+from capim.store.sets.columns_read import tell
+from capim.store.tables import skips_bad_rows
 from capim.store.types import SIDES, Corpus, ImageSource, Modality
 from capim.tasks.corpora.images.source import ImageHashes, hashes_in_use
 
@@ -118,6 +120,13 @@ class Faults:
         """Raise all faults as one :class:`~store.errors.RequestError`; do nothing if there are none."""
         if lines := self.lines():
             raise RequestError(lines)
+
+    def raise_or_tell(self) -> None:
+        """Raise all faults, which are of rows; or tell of them, where such rows are left out."""
+        if not skips_bad_rows():
+            self.raise_any()
+        for line in self.lines():
+            tell(f"warning: {line}; they are left out")
 
 
 def build_corpus(

@@ -15,6 +15,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
+from math import isnan
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -77,7 +78,8 @@ def rows_by_role(
         table: Its name, in a corpus of several, as in :meth:`store.forms.Form.columns`.
 
     Raises:
-        RequestError: A column is missing; after the last row, that rows have no cell of a role that needs one.
+        RequestError: A column is missing; after the last row, that rows have no cell of a role that needs one, unless
+            such rows are left out.
     """
     form, rows, faults = FORMS[name], iter(read.rows), Faults(read.where)
     needs = () if name == "questions" else form.needs  # a page without a query is a distractor
@@ -87,11 +89,18 @@ def rows_by_role(
     rows = telling(read.where, [*column_of.values()], read.available, chain(first, rows), ways)
     for number, row in enumerate(rows, start=1):
         cells = {role: row.get(column) for role, column in column_of.items()}
-        if lacking := [role for role in needs if cells[role] in (None, "")]:
+        if lacking := [role for role in needs if is_empty(cells[role])]:
             faults.add(f"rows without {' and without '.join(lacking)}", f"row {number}")
         else:
             yield cells
-    faults.raise_any()
+    faults.raise_or_tell()
+
+
+def is_empty(cell: object) -> bool:
+    """True if a cell has nothing in it: no value, not a number, a blank text, or a list of such cells only."""
+    if isinstance(cell, list):
+        return all(map(is_empty, cell))
+    return not cell.strip() if isinstance(cell, str) else cell is None or (isinstance(cell, float) and isnan(cell))
 
 
 _IN_OBJECTS = ("text", "raw", "caption", "sentence", "phrase")  # names of a caption in a list of objects
@@ -229,10 +238,7 @@ def of_languages(read: TableRows, columns: Columns) -> TableRows:
                 faults.add("rows without a caption in any language", f"row {number}")
             for column, code in said.items():
                 yield {**{name: row.get(name) for name in others}, "caption": row[column], "language": code}
-        if not skips_bad_rows():
-            faults.raise_any()
-        for line in faults.lines():
-            tell(f"warning: {line}; they are left out")
+        faults.raise_or_tell()
 
     made = {**read.made, "caption": [*codes], "language": ()}
     return read._replace(available=[*others, "caption", "language"], rows=rows(), made=made)

@@ -20,7 +20,7 @@ from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow
 from capim.tasks.corpora.files import corpus_name, require_folder, unlisted
 from capim.tasks.corpora.images.image_files import LocatedImages, images_below, locate_images
 from capim.tasks.corpora.readers.coco_captions import read_objects
-from capim.tasks.corpora.readers.forms import TableRows, rows_by_role
+from capim.tasks.corpora.readers.forms import TableRows, is_empty, rows_by_role
 from capim.tasks.corpora.readers.image_texts import lines_of
 from capim.tasks.corpora.readers.table import is_coco
 from capim.tasks.corpora.readers.webdataset import TarShards, samples_of
@@ -74,6 +74,8 @@ def read_labels(
     classes = {**names, **(classes or {})}
     texts = _prompts(prompts or _templates(path) or "photo")
     known = sorted({label for of_image in labels.values() for label in of_image})
+    for image in (image for image, of_image in labels.items() if not of_image):
+        faults.add("images without a label", repr(image))
     for text in texts:
         if "{}" not in text:
             faults.add("prompts without {}, where the class goes", repr(text))
@@ -153,7 +155,7 @@ def _labels(path: Path, columns: Columns | None, separator: str | None) -> dict[
         for row in rows_by_role("labels", TableRows(str(path), *open_table(path)), columns or NO_COLUMNS, _WAYS):
             cell = unlisted(row["label"])
             cells = cell if isinstance(cell, list) else str(cell).split(separator) if separator else [cell]
-            texts = [str(each).strip() if separator else str(each) for each in cells]
+            texts = [str(each).strip() if separator else str(each) for each in cells if not is_empty(each)]
             of_image.setdefault(str(row["image"]), []).extend(texts)
         _tell_of_several(path, of_image)
     return {name: list(dict.fromkeys(labels)) for name, labels in of_image.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from capim.store.errors import RequestError
+from capim.store.sets.columns_read import told
 from capim.store.tables import open_table
 from capim.store.types import Corpus
 from capim.tasks.corpora.check import check_corpus
@@ -81,6 +83,23 @@ def test_rows_that_cannot_be_read_are_left_out_on_request_whatever_reads_the_tab
     labels = {"reader": "labels", "root": str(root)}
     assert "expected 2 cells as in the header, got 1; put texts that contain the separator in quotes" in refusal(labels)
     assert open_corpus({**labels, "missing": "skip"}).images["id"].to_pylist() == ["a.png", "b.png"]
+
+
+@pytest.mark.parametrize("label", ["", "  ", [], [""], None, math.nan], ids=repr)
+def test_an_image_without_a_label_is_refused_or_left_out_with_a_word(put: Put, label: object) -> None:
+    """An empty list was an image of no class, a blank text a class of its own, and ``missing = "skip"`` no help."""
+    cells = zip("abc", ("dog", label, ["cat", ""]), strict=True)
+    rows = [{"image": f"{name}.png", "label": cell} for name, cell in cells]
+    root = put({"classes.jsonl": "\n".join(map(json.dumps, rows))}, "a.png", "b.png", "c.png") / "classes.jsonl"
+    labels = {"reader": "labels", "root": str(root), "prompts": "{}"}
+    assert "classes.jsonl: rows without label: row 2" in refusal(labels)
+    with told() as lines:
+        corpus = open_corpus({**labels, "missing": "skip"})
+    assert corpus.images["id"].to_pylist() == ["a.png", "c.png"]
+    assert corpus.captions["text"].to_pylist() == ["cat", "dog"]
+    assert f"warning: {root}: rows without label: row 2; they are left out" in lines
+    put({"classes.jsonl": '{"image": "a.png", "label": "|"}'})
+    assert "images without a label: 'a.png'" in refusal({**labels, "separator": "|"})
 
 
 def test_images_without_a_file_are_an_error_or_a_listed_skip(put: Put, folder: Path) -> None:
