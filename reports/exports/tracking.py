@@ -10,11 +10,12 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from capim.reports.rows.report_data import ReportData, without_paths
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, WorkError
 
 EXPERIMENT = "capim"
 _BATCH = 1000  # metrics that MLflow's servers take at once
@@ -64,6 +65,7 @@ def log_to_mlflow(data: ReportData, target: str, report: Path | None) -> list[st
 
     Raises:
         RequestError: MLflow is not installed, or it does not take the target.
+        WorkError: A run that was begun could not be completed; it is marked as failed.
     """
     mlflow = _installed("mlflow", "mlflow-skinny")
     try:
@@ -80,13 +82,22 @@ def _to_mlflow(client: Any, experiment: str, run: TrackedRun, report: Path | Non
     created = client.create_run(experiment, run_name=run.name, tags=run.tags)
     key, now = created.info.run_id, created.info.start_time
     metrics = [entities.Metric(name, value, now, 0) for name, value in run.metrics.items()]
-    for start in range(0, len(metrics), _BATCH):
-        client.log_batch(key, metrics=metrics[start : start + _BATCH])
-    client.log_batch(key, params=[entities.Param(name, value) for name, value in run.params.items()])
-    if report is not None:
-        client.log_artifacts(key, str(report), "report")
+    said = f"{run.name}: run {key} of experiment {EXPERIMENT}"
+    try:
+        for start in range(0, len(metrics), _BATCH):
+            client.log_batch(key, metrics=metrics[start : start + _BATCH])
+        client.log_batch(key, params=[entities.Param(name, value) for name, value in run.params.items()])
+        if report is not None:
+            client.log_artifacts(key, str(report), "report")
+    except BaseException as fault:
+        with suppress(Exception):  # the first error has the cause
+            client.set_terminated(key, status="FAILED")
+        if not isinstance(fault, Exception):
+            raise
+        problem = f"{said} is incomplete, and marked as failed: {without_paths(str(fault))}"
+        raise WorkError(problem, remedy="Run the same command again") from fault
     client.set_terminated(key)
-    return f"{run.name}: run {key} of experiment {EXPERIMENT}"
+    return said
 
 
 def log_to_wandb(data: ReportData, target: str, report: Path | None) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from capim.reports.exports.tracking import log_to_mlflow, log_to_wandb, tracked_runs
 from capim.reports.rows.reading import read_report_data
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, WorkError
 from tests.reports.stand_in import StandIn
 
 
@@ -60,10 +60,12 @@ class FakeMlflow(ModuleType):
             self.logged[run][kind] |= {entry[0]: entry[1] for entry in entries}
 
     def log_artifacts(self, run: str, folder: str, at: str) -> None:
+        if folder == "nowhere":
+            raise PermissionError("/home/ada/mlruns is not writable")
         self.logged[run][at] = folder
 
-    def set_terminated(self, run: str) -> None:
-        self.logged[run]["ended"] = True
+    def set_terminated(self, run: str, status: str = "FINISHED") -> None:
+        self.logged[run]["ended"] = status
 
 
 def test_mlflow_and_wandb_get_one_run_for_each_encoder_with_the_report(
@@ -77,7 +79,12 @@ def test_mlflow_and_wandb_get_one_run_for_each_encoder_with_the_report(
     assert lines[0].startswith("tiny-clip: run tiny-clip of experiment capim")
     for run in tracked_runs(data):
         expected = {"metrics": run.metrics, "params": run.params, "tags": run.tags}
-        assert mlflow.logged[run.name] == {**expected, "report": str(tmp_path), "ended": True}
+        assert mlflow.logged[run.name] == {**expected, "report": str(tmp_path), "ended": "FINISHED"}
+    with pytest.raises(
+        WorkError, match="run tiny-clip of experiment capim is incomplete, and marked as failed: …/mlruns"
+    ):
+        log_to_mlflow(data, "sqlite:///x.db", Path("nowhere"))
+    assert mlflow.logged["tiny-clip"]["ended"] == "FAILED"
     with pytest.raises(RequestError, match=re.escape("does not take 'nowhere': no …/secret here")):
         log_to_mlflow(data, "nowhere", None)
 
