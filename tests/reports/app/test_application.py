@@ -27,8 +27,6 @@ from tests.reports.pages import elements
 WRITER = """
 import sys, time
 from capim.store import EmbeddingStore
-from capim.store.embedding_store import MARKED
-from capim.store.schema import FORMAT, FORMAT_KEY
 from capim.store.upkeep.removal import compact_store, drop
 ends = time.monotonic() + float(sys.argv[2])
 store = EmbeddingStore.open(sys.argv[1])
