@@ -168,7 +168,9 @@ def test_a_known_name_is_checked_whatever_folder_has_it_too(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     (tmp_path / "siglip2-base").mkdir()
     (tmp_path / "siglip2-base" / "config.json").write_text("{}")
-    monkeypatch.setattr("capim.tasks.encoders.conformance.check_encoder", lambda spec, **_: pytest.fail(spec.checkpoint))
+    monkeypatch.setattr(
+        "capim.tasks.encoders.conformance.check_encoder", lambda spec, **_: pytest.fail(spec.checkpoint)
+    )
     with pytest.raises(pytest.fail.Exception, match="google/siglip2-base"):
         command("check siglip2-base")
 

@@ -17,7 +17,14 @@ from capim.reports.elements.page import Case, Gallery
 from capim.reports.elements.pictures import data_uris, draw_map, patch_map
 from capim.reports.render import _tile, _view, render_html
 from capim.reports.rows import gallery
-from capim.reports.rows.gallery import COLUMNS, MOST_CASES, GalleryTask, select_queries, shown_protocols
+from capim.reports.rows.gallery import (
+    COLUMNS,
+    MOST_CASES,
+    GalleryTask,
+    relevant_documents,
+    select_queries,
+    shown_protocols,
+)
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections.failures import case_of, section
@@ -25,6 +32,7 @@ from capim.reports.write import report_of
 from capim.store import schema
 from capim.store.types import Corpus
 from capim.store.vectors import Explanation, PatchGrid
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.protocols import Direction
 from tests.reports.large import noisy_jpeg
 from tests.reports.stand_in import StandIn, block, corpus, result, spec
@@ -157,6 +165,13 @@ def test_the_reason_of_an_ambiguous_miss_stands_beside_the_answer() -> None:
     assert case.tags["ambiguous"] == ("another annotation", "agreement of encoders (a suspicion)")
     assert (case.tags["missed"], case.tags["found"]) == (("a", "b"), ("c",))
     assert len(case.answers[0].hits) == 5
+
+
+def test_the_pages_of_a_query_are_those_judged_relevant_by_their_grades() -> None:
+    grades = {"a": 1, "b": 0, "c": 2}
+    judged = [RelevanceRow("judged", "t2i", "q", page, grade) for page, grade in grades.items()]
+    made = build_corpus("c", map(ImageRow, grades), [CaptionRow("q", None, "x")], source=None, relevance=judged)
+    assert relevant_documents(made, "judged") == {0: (2, 0)}
 
 
 def test_an_image_as_query_shows_its_captions_and_the_captions_that_were_found() -> None:

@@ -143,6 +143,8 @@ def test_sums_on_the_grid_do_not_depend_on_the_order_of_addition() -> None:
 def test_one_cluster_and_a_constant_metric_have_a_reason_instead_of_an_interval(method: str) -> None:
     one = cluster_bootstrap([0.0, 1.0], [3, 3], n_clusters=10, seed=1, method=method)
     assert (one.low, one.high, one.method, one.reason) == (None, None, "none", TOO_FEW_CLUSTERS)
+    median = interval_of([0.0, 1.0], Clusters.of([3, 3]), Resampling(method=method), "median")
+    assert (median.value, median.low, median.reason) == (0.5, None, TOO_FEW_CLUSTERS)
     constant = cluster_bootstrap([0.2] * 10, range(10), seed=1, replicates=50, method=method)
     assert constant.value == pytest.approx(0.2)
     assert (constant.low, constant.standard_error, constant.reason) == (None, None, NO_SPREAD)
