@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from capim.tasks.statistics import draws
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.draws import Resampling, count_blocks, rounded_to_grid
+from capim.tasks.statistics.draws import IntervalMethod, Resampling, count_blocks, rounded_to_grid
 from capim.tasks.statistics.intervals import NO_SPREAD, NO_WIDTH, TOO_FEW_CLUSTERS, interval_of, replicates_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -140,7 +140,7 @@ def test_sums_on_the_grid_do_not_depend_on_the_order_of_addition() -> None:
 
 
 @pytest.mark.parametrize("method", ["wilson", "percentile"])
-def test_one_cluster_and_a_constant_metric_have_a_reason_instead_of_an_interval(method: str) -> None:
+def test_one_cluster_and_a_constant_metric_have_a_reason_instead_of_an_interval(method: IntervalMethod) -> None:
     one = cluster_bootstrap([0.0, 1.0], [3, 3], n_clusters=10, seed=1, method=method)
     assert (one.low, one.high, one.method, one.reason) == (None, None, "none", TOO_FEW_CLUSTERS)
     median = interval_of([0.0, 1.0], Clusters.of([3, 3]), Resampling(method=method), "median")
