@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, unquote
 
 import pyarrow as pa
 import pyarrow.fs
@@ -65,8 +65,10 @@ _REMEDIES = {
     "resource temporarily unavailable": "Free memory, or allow the process more (`ulimit -v unlimited`)",
     _NO_BUCKET: "There is no bucket of this name: check the URI, or create the bucket",
     "resolve region": "Set AWS_REGION, or AWS_ENDPOINT_URL where the storage is not Amazon's",
-    "error sending request|timed out|timeout|network_connection": "The storage does not respond: check the network and "
-    "AWS_ENDPOINT_URL. Stored data are kept; run the same command again to continue",
+    r"status code: 5\d\d": "The storage is overloaded or down. Stored data are kept; run the same command again later",
+    "invalid list response": "What answers there is no object storage: check AWS_ENDPOINT_URL. Stored data are kept",
+    "error sending request|timed out|timeout|network_connection|body error": "The storage does not respond: check the "
+    "network and AWS_ENDPOINT_URL. Stored data are kept; run the same command again to continue",
     f"{_INCOMPLETE}|{_CORRUPT}|damaged file": "Run `capim store verify`: it lists damaged data; --drop removes "
     "them, and the same command recreates them",
 }
@@ -74,6 +76,14 @@ _REMEDIES = {
 _WRAPPED = re.compile(
     r"LanceError\(\w+\): |Generic \S+ error: |: CredentialsNotLoaded\(.*"
 )  # details of a library that a user cannot act on
+_REQUEST = re.compile(r"Error performing (?:\w+ request: Error performing )?[A-Z]+ (\S+) in .*? +- ")
+_PLAIN = {
+    re.compile("Server returned non-2xx status code: "): "",
+    re.compile("HTTP error: error sending request"): "no answer",
+    re.compile("HTTP error: request or response body error"): "the answer broke off",
+    re.compile(r":? *<(?:!doctype|html)\b.*", re.IGNORECASE): "",  # the page of a proxy
+}
+"""Words of the library for requests -> ours."""
 _XML = re.compile(r"<\?xml.*?<Code>(.*?)</Code>.*?<Message>(.*?)(?:</Message>.*|$)")
 _SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance
 
@@ -127,7 +137,11 @@ def explained(problem: str, fault: Exception) -> WorkError:
     line = _SOURCE.split(" ".join(str(fault).split()))[0]
     found = ((re.search(words, line.lower()), remedy) for words, remedy in _REMEDIES.items())
     match, remedy = next(((match, remedy) for match, remedy in found if match), (None, ""))
-    line = _XML.sub(r"\1: \2", _WRAPPED.sub("", line))[:400].rstrip(".")
+    line = _XML.sub(r"\1: \2", _WRAPPED.sub("", line))
+    line = _REQUEST.sub(lambda request: f"{_workspace_at(request[1])}: ", line)
+    for words, ours in _PLAIN.items():
+        line = words.sub(ours, line)
+    line = line[:400].rstrip(".")
     if match and match[0] == "permission denied" and not problem.startswith(("creating", "writing")):
         remedy = "It may not be read: check owner and mode, and the umask of who wrote it (docs/production.md)"
     elif match and re.fullmatch(_INCOMPLETE, match[0]) and problem.startswith("creating"):
@@ -135,6 +149,18 @@ def explained(problem: str, fault: Exception) -> WorkError:
     elif match and re.fullmatch(_INCOMPLETE, match[0]):
         line += " (a file of the table is missing or truncated)"
     return WorkError(f"{problem}: {line}", remedy=remedy)
+
+
+def _workspace_at(url: str) -> str:
+    """Return the address of a workspace from that of a request for one of its tables.
+
+    Examples:
+        >>> _workspace_at("http://h:9/b?list-type=2&prefix=my%2Fws%2Fstore%2Fruns.lance%2F_versions%2F")
+        'http://h:9/b/my/ws'
+    """
+    address, _, query = url.partition("?")
+    prefix = "".join(f"/{each}" for each in parse_qs(query).get("prefix", []))
+    return re.sub(r"(/store)?/[^/]*\.lance(/.*)?$|/store/?$", "", unquote(address) + prefix).rstrip("/")
 
 
 def retrying(what: str, change: Callable[[], T]) -> T:

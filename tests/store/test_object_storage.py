@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
-from capim.store.connection import Connection
+from capim.store.connection import Connection, explained
 from capim.store.upkeep.inventory import info
 from capim.store.upkeep.removal import compact_store, drop
 from tests.deployments.object_storage import bucket as s3_bucket
@@ -66,6 +66,43 @@ def test_wrong_credentials_and_unreachable_servers_are_errors_with_the_address(m
     in_environment(monkeypatch, "http://127.0.0.1:9")
     with pytest.raises(WorkError, match=r"opening table 'encoders' .* failed.*The storage does not respond"):
         EmbeddingStore.open("s3://capim/store")
+
+
+LIST = (
+    "LanceError(IO): Generic S3 error: Error performing list request: Error performing GET http://h:9/b?list-type=2&"
+    "prefix=my%2Fws%2Fstore%2Fruns.lance%2F_versions%2F in 454.982104ms, after 3 retries, max_retries: 3, "
+    "retry_timeout: 30s  - {}, /home/runner/work/lance/lance/rust/lance-io/src/object_store.rs:1506:92"
+)
+GET = "LanceError(IO): Generic S3 error: Error performing GET http://h:9/b/my/ws/store/runs.lance/data/x in 1ms - {}"
+STATUS = "Server returned non-2xx status code: "
+SLOW = "<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Less</Message></Error>"
+ANSWERS = {
+    "HTTP error: error sending request": "no answer. The storage does not respond: check the network",
+    f"{STATUS}503 Service Unavailable: {SLOW}": "503 Service Unavailable: SlowDown: Less. The storage is overloaded",
+    f"{STATUS}502 Bad Gateway: <html>bad</html>": "502 Bad Gateway. The storage is overloaded or down",
+}
+
+
+@pytest.mark.parametrize("request_", [LIST, GET], ids=["list", "get"])
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_outage_is_a_line_with_the_workspace_and_the_next_step(request_: str, answer: str) -> None:
+    line = str(explained("reading table 'runs' failed", OSError(request_.format(answer))))
+    assert line.startswith(f"reading table 'runs' failed: http://h:9/b/my/ws: {ANSWERS[answer]}")
+    assert not re.search(r"LanceError|Error performing|retries|\.rs|<|%2F", line)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("list response body: HTTP error: request or response body error", "broke off. The storage does not respond"),
+        ("Got invalid list response: not found before end of input", "there is no object storage: check AWS_ENDPOINT"),
+    ],
+)
+def test_an_answer_that_is_none_is_no_damaged_table(fault: str, said: str) -> None:
+    """The page of a proxy was taken for a damaged table, to be dropped by `capim store verify --drop`."""
+    line = str(explained("opening failed", OSError(f"LanceError(IO): Generic S3 error: {fault}")))
+    assert said in line
+    assert "verify" not in line
 
 
 def test_a_storage_that_does_not_answer_is_named_and_given_up(monkeypatch, caplog):
