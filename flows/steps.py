@@ -782,7 +782,8 @@ def _recognised(paths: Sequence[str], given: dict[str, Any], columns: Columns) -
             options["run"] = (*options.get("run", ()), str(each.path))
         elif name in options:
             other = options[name]
-            raise RequestError(f"{each.path} and {other} are both taken for {name}; name their kinds with options")
+            kinds = "--images and --captions" if name == "vectors" else "their options (capim import --help)"
+            raise RequestError(f"{each.path} and {other} are both taken for {name}; name their kinds with {kinds}")
         else:
             options[name] = _judged(each.path) if each.what == "judged" else str(each.path)
     return options

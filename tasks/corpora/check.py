@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -217,9 +218,12 @@ def _next_command(what: str, facts: Mapping[str, Any]) -> str:
 def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> list[str]:
     skipped = usable.skipped.to_pylist()
     lines = [f"{row['modality']} {row['item_id']} is left out: {row['reason']}" for row in skipped[:_SHOWN]]
+    nfc = partial(unicodedata.normalize, "NFC")
     renamed = [
         (identifier, key)
-        for identifier, key in zip(*(usable.images[column].to_pylist() for column in ("id", "key")), strict=True)
+        for identifier, key in zip(
+            *(map(nfc, usable.images[column].to_pylist()) for column in ("id", "key")), strict=True
+        )
         if is_image_name(identifier)
         and is_image_name(key)
         and not identifier.endswith(key)
@@ -246,9 +250,10 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
         if count:
             lines.append(f"{count:,} {text}")
     if facts["labels"] and (codes := _codes(complete)):
+        names = ", ".join(f'{label} = "…"' for label, _ in codes[:2])
         lines.append(
-            f"{len(codes)} classes are called by a number, the first in {codes[0]!r}; name them with classes = "
-            '{ 0 = "…", 1 = "…" } (docs/labels.md)'
+            f"{len(codes)} classes are called by a number, the first in {codes[0][1]!r}; name them with classes = "
+            f"{{ {names} }} (docs/labels.md)"
         )
     sizes = np.repeat([*facts["captions per image"]], [*facts["captions per image"].values()])
     if sizes.size and not facts["judged"]:
@@ -297,11 +302,11 @@ def _language_warnings(corpus: Corpus) -> list[str]:
     return lines
 
 
-def _codes(corpus: Corpus) -> list[str]:
-    """Return the first prompts in which a class is called by its label, and that is a number or a synset of WordNet."""
+def _codes(corpus: Corpus) -> list[tuple[str, str]]:
+    """Return labels and first prompts of the classes that are called by a number or a synset of WordNet."""
     first = corpus.captions.filter(pc.field("ordinal") == 0)
     rows = zip(first["query_group"].to_pylist(), first["text"].to_pylist(), strict=True)
-    return [text for label, text in rows if text and _CODE.fullmatch(label or "") and label in text]
+    return [(label, text) for label, text in rows if text and _CODE.fullmatch(label or "") and label in text]
 
 
 def encodable(corpus: Corpus) -> tuple[Modality, ...]:

@@ -51,6 +51,7 @@ from capim.store.tables import SUFFIXES, skipping_bad_rows
 from capim.store.types import Corpus, name_fault
 from capim.tasks.corpora import CORPORA, named_elsewhere
 from capim.tasks.corpora.files import corpus_name
+from capim.tasks.corpora.images.image_files import any_below
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
 from capim.tasks.corpora.readers.judged import task_reader
@@ -109,10 +110,20 @@ class ReaderCall:
         return replace(self, options={**self.options, option: value})
 
     def read(self) -> Corpus:
-        """Return the corpus, or its sample; own files in the form of a published corpus are named after their place."""
+        """Return the corpus, or its sample; own files in the form of a published corpus are named after their place.
+
+        Images of a recognised corpus are read from its folder if one of them is there, also where a description would
+        have to name their folder.
+        """
         parameters = inspect.signature(self.reader).parameters
+        options = {option: value for option, value in self.options.items() if option in parameters}
         with skipping_bad_rows(self.options.get("missing") == "skip"):
-            corpus = self.reader(**{option: value for option, value in self.options.items() if option in parameters})
+            corpus = self.reader(**options)
+            if self.recognised is not None and corpus.source is None and "root" in options and "images" in parameters:
+                root = Path(str(options["root"]))
+                folder = root if root.is_dir() else root.parent
+                if any_below(folder, corpus.images["key"].to_pylist()):
+                    corpus = self.reader(**options, images=folder)
         if corpus.origin.startswith(UNPUBLISHED) and (root := self.options.get("root")):
             name = f"{corpus.name}-{corpus_name(Path(str(root)))}"
             corpus = replace(corpus, name=name, origin=f"{root} ({corpus.origin})")

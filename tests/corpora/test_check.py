@@ -172,7 +172,7 @@ def test_changes_of_pairs_quadruples_and_ground_truths_are_named() -> None:
 def test_a_check_says_that_prompts_call_classes_by_their_numbers(tmp_path: Path) -> None:
     rows = "image,label\n" + "".join(f"{n}.png,{n % 2}\n" for n in range(4))
     write(tmp_path, {**{f"{n}.png": None for n in range(4)}, "labels.csv": rows})
-    expected = "2 classes are called by a number, the first in 'a photo of a 0.'; name them with classes = {"
+    expected = "2 classes are called by a number, the first in 'a photo of a 0.'; name them with classes = { 0 = "
     assert any(line.startswith(expected) for line in check_corpus(tmp_path).warnings)
     named = {"reader": "labels", "root": str(tmp_path / "labels.csv"), "classes": {"0": "cat", "1": "dog"}}
     assert check_corpus(named).warnings == ()
@@ -210,7 +210,7 @@ def test_a_check_warns_of_no_language_that_looks_like_its_code(tmp_path: Path, r
 
 
 def test_a_check_names_images_that_are_in_no_row_or_have_another_name(tmp_path: Path) -> None:
-    assert "1 images of the folder are in no row, first 'b.png'" in warned(tmp_path, "image,caption\na.png,red\n")
+    assert "1 images of the folder are in no row read, first 'b.png'" in warned(tmp_path, "image,caption\na.png,red\n")
     assert "in no row" not in warned(tmp_path, "image,caption\na.png,red\nb.png,blue\n")
     inner = write(tmp_path / "inner", {"images/a.png": None, "captions.csv": "image,caption\nimages/a.png,red\n"})
     assert "in no row" not in "\n".join(check_corpus(inner / "captions.csv").columns)
@@ -219,6 +219,8 @@ def test_a_check_names_images_that_are_in_no_row_or_have_another_name(tmp_path: 
         folder, "image,caption\na.PNG,red\n"
     )
     assert f"capim run --corpora '{folder}' --encoders" in check_corpus(folder).lines()[-1]
+    (folder / "a.png").rename(folder / "cafe\u0301.png")  # the same name in Unicode's other form
+    assert "another name" not in warned(folder, "image,caption\ncaf\u00e9.png,red\n")
 
 
 def test_rows_without_a_caption_are_left_out_on_request_and_told(tmp_path: Path) -> None:

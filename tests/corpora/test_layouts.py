@@ -210,6 +210,10 @@ def test_the_captions_file_of_a_published_split_is_named_like_its_folder(put: Pu
     alone, folder = check_corpus(root / file), check_corpus(root)
     assert (alone.name, alone.fingerprint) == (folder.name, folder.fingerprint)
     assert alone.name.startswith(file.partition("_")[0])
+    assert alone.next_command.startswith("capim import ")
+    put(None, *(f"pictures/{image.format(n)}" for n in range(2)))
+    assert check_corpus(root / file).next_command.startswith("capim run ")
+    assert check_corpus(root).next_command.startswith("capim run ")
 
 
 def _objects(n: int = 3, **more: object) -> list[dict[str, object]]:
@@ -236,6 +240,8 @@ def test_of_a_folder_without_a_corpus_json_files_and_those_not_read_are_named(pu
     put({"share.json": json.dumps([{"image": "0.png", "conversations": []}]), "of.json": '{"a": 1}'})
     assert "share.json: no column for caption; it has image, conversations" in refusal(root)
     assert "of.json: expected a list of objects" in refusal(root)
+    put({"image_splits/split.dress.val.json": "[]"})  # of FashionIQ; Multi30k has such a folder, too
+    assert "no corpus found in it" in refusal(root)
 
 
 def test_of_a_data_set_in_one_split_with_a_column_of_splits_the_test_rows_are_read(put: Put) -> None:

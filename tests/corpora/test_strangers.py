@@ -73,7 +73,7 @@ STRANGERS = {
     "Label Studio's tasks": Stranger({"t.json": json.dumps([{"id": 1, "data": {"image": "/data/upload/1/1.jpg"}}])}, "'data' holds objects: write their fields as columns", at="t.json"),
     "Label Studio's paths": Stranger({"t.csv": csv("image,caption", "/data/upload/1/ab-11.png,a dog")}, "no image in it has the last part as its name", at="t.csv"),
     "several images in a cell": Stranger({"m.csv": csv("image,caption", """"['11.png','12.png']",two views""")}, "rows with several images, which are judgements", at="m.csv"),
-    "FashionIQ": Stranger({"cap.dress.val.json": json.dumps([{"target": NAMES[1], "candidate": NAMES[0], "captions": ["is red", "is long"]}])}, "images with texts that change them", 1, "cap.dress.val.json"),
+    "FashionIQ": Stranger({"cap.dress.val.json": json.dumps([{"target": NAMES[1], "candidate": NAMES[0], "captions": ["is red", "is long"]}])}, "1 images of the folder are in no row read, first '13.png'; gallery = FILE.json names", 1, "cap.dress.val.json"),
     "CIRR": Stranger({"cap.rc2.val.json": json.dumps([{"pairid": 1, "reference": NAMES[0], "target_hard": NAMES[1], "caption": "is red", "img_set": {"members": NAMES}}])}, "images with texts that change them", 1, "cap.rc2.val.json"),
     "CIRCO": Stranger({"val.json": json.dumps([{"id": 1, "reference_img_id": 11, "gt_img_ids": [12], "relative_caption": "is red"}])}, "images with texts that change them", 1, "val.json"),
     "MS MARCO's files of a split": Stranger({"queries.dev.tsv": "".join(f"{n}\t{text}\n" for n, text in enumerate(TEXTS)), "qrels.dev.tsv": "".join(f"{n}\t0\t{name[:-4]}\t1\n" for n, name in enumerate(NAMES))}, "recognised: queries, documents and judgements", 3),
@@ -141,10 +141,14 @@ def test_names_without_suffix_are_images_where_the_user_says_so(name: str, tmp_p
     assert (check.ok, check.facts["captions"]) == (True, 3)
 
 
-def test_a_language_of_three_letters_is_read_where_the_user_names_it(tmp_path: Path) -> None:
-    table = csv("image,en,fil", "11.png,a dog,isang aso", "12.png,a mug,isang tasa", "13.png,a boat,isang bangka")
-    check = checked(tmp_path, Stranger({"captions.csv": table}, ""), {"caption_en": "en", "caption_fil": "fil"})
-    assert check.facts["languages"] == {"en": 3, "fil": 3}
+def test_a_language_of_three_letters_is_read_where_the_user_names_it_or_a_published_corpus_has_it(
+    tmp_path: Path,
+) -> None:
+    table = csv("image,en,de,fil,ceb", *(f"{n}.png,a dog {n},ein Hund {n},isang aso {n},usa {n}" for n in (11, 12, 13)))
+    check = checked(tmp_path, Stranger({"captions.csv": table}, ""))
+    assert check.facts["languages"] == {"de": 3, "en": 3, "fil": 3}
+    check = checked(tmp_path, Stranger({"captions.csv": table}, ""), {"caption_en": "en", "caption_ceb": "ceb"})
+    assert check.facts["languages"] == {"ceb": 3, "en": 3}
 
 
 def test_captions_in_columns_of_two_languages_are_a_warning_also_if_only_one_is_named(tmp_path: Path) -> None:

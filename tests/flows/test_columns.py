@@ -347,6 +347,9 @@ def test_equal_vectors_of_one_item_are_one_and_others_are_refused(photos: Path, 
     twice, vectors = [*IMAGES, *IMAGES], np.concatenate([np.eye(4, 8), np.eye(4, 8)])
     np.savez(tmp_path / "v.npz", embeddings=vectors, ids=twice)
     assert "4 repeat a row with the same vector" in command(f"import --images v.npz {IMPORT}", tmp_path / "w").err
+    shutil.copy("v.npz", "u.npz")
+    both = command(f"import v.npz u.npz {IMPORT}", tmp_path / "w", code=2).err
+    assert "both taken for vectors; name their kinds with --images and --captions" in both
     vectors[7] = vectors[0]
     np.savez(tmp_path / "v.npz", embeddings=vectors, ids=twice)
     said = command(f"import --images v.npz {IMPORT.replace('theirs', 'x')}", tmp_path / "w", code=2).err
@@ -374,6 +377,11 @@ def test_images_in_a_folder_beside_are_named_with_the_option(photos: Path, tmp_p
     (tmp_path / "texts").mkdir()
     shutil.move(photos / "captions.csv", tmp_path / "texts")
     assert f'they may be in {photos}: images = "{photos}"' in command("check texts", code=2).out
+    table = tmp_path / "texts" / "captions.csv"
+    table.write_text(table.read_text().replace(".jpg", "").replace(".png", ""))
+    assert f'they may be in {photos}: images = "{photos}"' in command("check texts", code=2).out
+    table.write_text(csv("image,caption", [f"http://x/{name}" for name in IMAGES], TEXTS))
+    assert "they may be in" not in command("check texts", code=2).out
 
 
 def test_rated_pairs_without_texts_and_images_are_evaluated_by_vectors_of_the_images_alone(

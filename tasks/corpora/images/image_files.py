@@ -82,7 +82,7 @@ class _ImageFiles:
                 return [inside], False
         except PermissionError as error:
             outside = error
-        fits = self._fitting(inside) or self._fitting(plain_path(inside))
+        fits = self.fitting(inside) or self.fitting(plain_path(inside))
         if outside is not None and not fits:
             raise outside
         return fits, True
@@ -96,7 +96,7 @@ class _ImageFiles:
                     return path.relative_to(root).as_posix()
         return name
 
-    def _fitting(self, name: str) -> list[str]:
+    def fitting(self, name: str) -> list[str]:
         """Return the files that a name fits, relative to their folder: none, the one, or those it cannot tell apart.
 
         The longest part of the path that fits any file decides. For the same part, the name as it is comes before the
@@ -141,6 +141,12 @@ class _ImageFiles:
         return groups
 
 
+def any_below(folder: Path, names: Iterable[str]) -> bool:
+    """True if a name, compared as in this module, is that of an image file below the folder."""
+    search = _ImageFiles((folder,))
+    return any(map(search.fitting, names))
+
+
 def _fold(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
@@ -177,7 +183,8 @@ def _beside(folders: Sequence[Path], name: str) -> Path | None:
     """Return a folder next to those that were searched, or in one that is next to them, with a file of this name."""
     others = (each for folder in folders for each in sorted(folder.parent.iterdir()) if each.is_dir())
     last = name.replace("\\", "/").rpartition("/")[2]
-    return next((each for each in others if each not in folders and last and (each / last).is_file()), None)
+    names = (last, *(f"{last}{suffix}" for suffix in (".jpg", ".png"))) if last and "://" not in name else ()
+    return next((each for each in others if each not in folders and any((each / n).is_file() for n in names)), None)
 
 
 class LocatedImages(NamedTuple):
@@ -187,12 +194,14 @@ class LocatedImages(NamedTuple):
     source: ImageSource | None
     skipped: list[SkippedRow]
 
-    def tell_unnamed(self, where: object) -> None:
-        """Warn of image files below the folders that are none of these images."""
+    def tell_unnamed(self, where: object, way: str = "") -> None:
+        """Warn of image files below the folders that are none of these images; ``way`` ends the line."""
         folders = self.source.roots if isinstance(self.source, Folders) else ()
         named = {folder / row.key.replace("\\", "/") for row in self.rows for folder in folders}
         if unnamed := [file for path, file in _ImageFiles(folders).by_path.items() if path not in named]:
-            tell(f"warning: {where}: {len(unnamed):,} images of the folder are in no row, first {unnamed[0]!r}")
+            tell(
+                f"warning: {where}: {len(unnamed):,} images of the folder are in no row read, first {unnamed[0]!r}{way}"
+            )
 
     def corpus(self, name: str, captions: Iterable[CaptionRow], **more: Any) -> Corpus:
         """Return the corpus of these images; see :func:`tasks.corpora.build.build_corpus`."""

@@ -25,6 +25,7 @@ from capim.store.forms import FORMS, NAMES, NO_COLUMNS, Columns, fold, option
 from capim.store.sets.columns_read import CAPTIONS, GRADES, SPLITS, TONGUES, tell, telling
 from capim.store.tables import skips_bad_rows
 from capim.store.types import Corpus
+from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, SkippedRow
 from capim.tasks.corpora.files import choose_split, unlisted
 from capim.tasks.corpora.images.image_files import locate_images
@@ -117,6 +118,7 @@ _WAYS: Mapping[str, str] = {  # kind of an unread column -> how to read it
     CAPTIONS: 'read wrong ones with form = "pairs" and columns.negative = "{column}", right ones with columns.caption',
 }
 _OF_OBJECTS = dict.fromkeys(_WAYS, "write a row for each caption, with {column!r} as a column")
+_LONG = {code for entry in CORPORA.values() for code in entry.languages if len(code) == 3}  # others: by the user only
 _JOINED = re.compile(r"\||\n|;;|\[SEP\]|<(sep|br ?/?)>|^\[.*\]$", re.IGNORECASE)  # in a text, it may be several
 _GLANCE = 1000  # objects with a caption in them that are looked at
 
@@ -249,13 +251,13 @@ def _languages(available: Sequence[str], columns: Columns) -> dict[str, str]:
     named = {str(column): code for role, column in columns.items() if (code := _language_of(role)) is not None}
     if named or "caption" in columns:
         return named
-    codes = {column: code for column in available if (code := _language_of(column, letters=2)) is not None}
+    codes = {each: code for each in available if (code := _language_of(each, 3 if each in _LONG else 2)) is not None}
     others = [column for column in available if column not in codes]
     return codes if len({*codes.values()}) == len(codes) > 1 and not _caption_columns(others) else {}
 
 
 def _language_of(column: str, letters: int = 3) -> str | None:
-    """Return the BCP-47 code in the name of a column of captions, of at most so many letters; three only by the user.
+    """Return the BCP-47 code in the name of a column of captions, of at most so many letters.
 
     ``id`` is no Indonesian here, but an id; ``id-ID`` is.
 
@@ -348,7 +350,7 @@ class _Rows:
         """Collect one row; its number, from 1, is for messages and default ids."""
         self.at = f"row {number}"
         self.cells = {  # of every role; None for cells that are empty or blank
-            role: [None if isinstance(cell, str) and not cell.strip() else cell for cell in map(row.get, columns)]
+            role: [None if _is_blank(cell) else cell for cell in map(row.get, columns)]
             for role, columns in self.column_of.items()
         }
         required = (role for role in FORMS[self.options.form].needs if role in self.cells)
@@ -394,7 +396,7 @@ class _Rows:
         if isinstance(key, list) and len(key) == 1:
             key = key[0]
         if key is None:
-            self.faults.add(f"rows without {role}", self.at)
+            self.faults.add(f'rows without {role} (missing = "skip" leaves them out)', self.at)
             return ""
         if not isinstance(key, str | int):
             what = _SEVERAL if isinstance(key, list) else f"rows where {role} is neither text nor number"
@@ -415,9 +417,9 @@ class _Rows:
         return [f"{column}={word}" for column, of_column in named for word in of_column or ()]
 
     def _texts(self, role: str) -> Sequence[str | None]:
-        cells = [cell for cell in self.cells[role] if cell is not None]
+        cells = [cell for cell in self.cells[role] if cell not in (None, [])]
         if not cells:
-            self.faults.add(f"rows without {role}", self.at)
+            self.faults.add(f'rows without {role} (missing = "skip" leaves them out)', self.at)
         texts: list[str | None] = []
         for cell in map(unlisted, cells):
             inner = self._said(cell)
@@ -455,6 +457,11 @@ class _Rows:
                 f"warning: {where}: {len(joined):,} of {len(texts):,} texts look like several, and each is read as one "
                 f'caption, first {joined[0]!r:.60}; write several as a list: ["…", "…"]'
             )
+
+
+def _is_blank(cell: object) -> bool:
+    """True if a cell is a blank text, or pandas' number for an empty cell."""
+    return not cell.strip() if isinstance(cell, str) else isinstance(cell, float) and isnan(cell)
 
 
 def _words(value: object) -> list[str] | None:

@@ -71,6 +71,8 @@ def read_image_queries(
         boxes.setdefault(str(more), None)
     folder = None if ids_only else images or path.parent
     located = locate_images([ImageRow(image) for image in boxes], folder, origin=path)
+    if gallery is None:
+        located.tell_unnamed(path, "; gallery = FILE.json names images that are searched, too (docs/labels.md)")
     if any(box is not None for box in boxes.values()) and located.source is not None:
         located = located._replace(source=Crops(located.source))
     located = located._replace(rows=[_cropped(row, boxes[row.id]) for row in located.rows])

@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from capim.store.errors import RequestError
+from capim.store.sets.columns_read import tell
 from capim.store.tables import read_json, read_text, rows_with
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA, files, pinned
@@ -111,6 +112,9 @@ def read_aro(
             )
         hint = "it is linked from github.com/mertyg/vision-language-models-are-bows"
         source = files.require_match(folder, f"visual_genome_{part}.json", hint=hint)
+        other = "attribution" if part == "relation" else "relation"
+        if (folder / f"visual_genome_{other}.json").is_file():
+            tell(f'warning: {folder}: visual_genome_{other}.json is not read; part = "{other}" reads it')
     items = [_aro_item(*each, column) for each in rows_of(source)]
     return published_corpus("aro", hard_negatives(items), part=part, images=images, hub=hub)
 

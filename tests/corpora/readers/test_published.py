@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from capim.store.errors import RequestError
+from capim.store.sets.columns_read import told
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA, CorpusEntry
 from capim.tasks.corpora.check import check_corpus, corpus_facts
@@ -186,9 +187,12 @@ def test_negbench_retrieval_files_are_corpora_of_captions(tmp_path: Path) -> Non
 def test_aro_attribution_is_categorised_by_its_pair_of_attributes(put: Put) -> None:
     item = {"image_path": "1.jpg", "bbox_x": 0, "bbox_y": 0, "bbox_w": 4, "bbox_h": 4, "attributes": ["white", "black"]}
     captions = {"true_caption": "the white cat and the black dog", "false_caption": "the black cat and the white dog"}
-    corpus = read("aro", put({"visual_genome_attribution.json": json.dumps([item | captions])}), part="attribution")
+    root = put({f"visual_genome_{part}.json": json.dumps([item | captions]) for part in ("attribution", "relation")})
+    with told() as lines:
+        corpus = read("aro", root, part="attribution")
     assert corpus.pairs["category"].to_pylist() == ["white_black"]
     assert corpus.source is None
+    assert [*lines] == [f'warning: {root}: visual_genome_relation.json is not read; part = "relation" reads it']
 
 
 def test_crepe_systematicity_tells_seen_from_unseen_and_takes_one_training_set(tmp_path: Path) -> None:
