@@ -109,6 +109,10 @@ _SEVERAL = (
     'rows with several images, which are judgements: read them with reader = "judged", dataset = "FILE" and '
     'columns = { "queries.query" = "…", "documents.image" = "…" }'
 )
+LABELS_IN_CELLS = (
+    "images in the cells of a table with labels are not read; write each to a file in a folder of its class "
+    "(docs/labels.md), or name a column of captions with columns.caption"
+)
 _OF_COLUMNS = ("caption", "negative", "objects")  # roles that may have several columns
 _NUMBERED = re.compile(r"^(.*?\D)[ _-]?(\d+)$")
 _WAYS: Mapping[str, str] = {  # kind of an unread column -> how to read it
@@ -350,7 +354,7 @@ class _Rows:
         """Collect one row; its number, from 1, is for messages and default ids."""
         self.at = f"row {number}"
         self.cells = {  # of every role; None for cells that are empty or blank
-            role: [None if _is_blank(cell) else cell for cell in map(row.get, columns)]
+            role: [None if is_empty(cell) else cell for cell in map(row.get, columns)]
             for role, columns in self.column_of.items()
         }
         required = (role for role in FORMS[self.options.form].needs if role in self.cells)
@@ -457,11 +461,6 @@ class _Rows:
                 f"warning: {where}: {len(joined):,} of {len(texts):,} texts look like several, and each is read as one "
                 f'caption, first {joined[0]!r:.60}; write several as a list: ["…", "…"]'
             )
-
-
-def _is_blank(cell: object) -> bool:
-    """True if a cell is a blank text, or pandas' number for an empty cell."""
-    return not cell.strip() if isinstance(cell, str) else isinstance(cell, float) and isnan(cell)
 
 
 def _words(value: object) -> list[str] | None:

@@ -99,7 +99,7 @@ class HubSplit:
         Raises:
             RequestError: There are any, and they are not to be left out.
         """
-        absent = self._absent()
+        absent = self.absent()
         empty = [SkippedRow(row.id, "the data set holds no image") for row in rows if row.key in absent]
         if empty and not skips_bad_rows():
             raise RequestError(
@@ -108,7 +108,7 @@ class HubSplit:
             )
         return LocatedImages([row for row in rows if row.key not in absent], self, empty)
 
-    def _absent(self) -> set[str]:
+    def absent(self) -> set[str]:
         """Return keys of the image cells that hold nothing."""
         empty = {""}
         for column in self.images:
@@ -349,6 +349,8 @@ def read_hub(
         RequestError: The data set cannot be read, lacks a column, or its rows are faulty; lists every fault.
     """
     loaded = load_split(dataset, split=split, config=config, revision=revision)
+    if forms.form_of("", loaded.dataset.column_names, columns or {}) == "labels" and loaded.images:
+        raise RequestError(f"{loaded.name}: {forms.LABELS_IN_CELLS}")
     read = forms.rows_to_read(loaded.table(), None if loaded.split else split, columns or {})
     options = forms.RowOptions(form, columns or {}, language, reference_language, ids_only)
     if images is not None or ids_only:

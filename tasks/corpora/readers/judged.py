@@ -531,6 +531,8 @@ class JudgedFiles(NamedTuple):
             or_only=self._may_be_of_any_split(name),
         )
         where = str(files[0]) if files else f"{self.place} ({config})"
+        if name == "queries" and len(loaded.absent()) <= len(loaded.images) * len(loaded.dataset):  # an empty key, too
+            tell(f"warning: {where}: queries have images, which are not read: only their texts search (docs/labels.md)")
         return self._by_role(name, loaded.table()._replace(where=where))
 
     def _read(self, name: TableName, file: Path) -> TableRows:

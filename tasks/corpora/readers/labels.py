@@ -20,9 +20,9 @@ from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow
 from capim.tasks.corpora.files import corpus_name, require_folder, unlisted
 from capim.tasks.corpora.images.image_files import LocatedImages, images_below, locate_images
 from capim.tasks.corpora.readers.coco_captions import read_objects
-from capim.tasks.corpora.readers.forms import TableRows, is_empty, rows_by_role
+from capim.tasks.corpora.readers.forms import LABELS_IN_CELLS, TableRows, is_empty, rows_by_role
 from capim.tasks.corpora.readers.image_texts import lines_of
-from capim.tasks.corpora.readers.table import is_coco
+from capim.tasks.corpora.readers.table import holds_images, is_coco
 from capim.tasks.corpora.readers.webdataset import TarShards, samples_of
 
 PROMPTS: Mapping[str, Mapping[str, str | list[str]]] = tomllib.loads(
@@ -152,6 +152,8 @@ def _labels(path: Path, columns: Columns | None, separator: str | None) -> dict[
         for image, categories in objects.items():
             of_image.setdefault(name_of[image], []).extend(categories)
     else:
+        if path.suffix.lower() == ".parquet" and holds_images(path):
+            raise RequestError(f"{path}: {LABELS_IN_CELLS}")
         for row in rows_by_role("labels", TableRows(str(path), *open_table(path)), columns or NO_COLUMNS, _WAYS):
             cell = unlisted(row["label"])
             cells = cell if isinstance(cell, list) else str(cell).split(separator) if separator else [cell]

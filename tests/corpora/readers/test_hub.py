@@ -114,6 +114,13 @@ def test_wrong_splits_columns_and_forms_are_named(tmp_path: Path, options: dict[
     assert expected in refusal({"reader": "hub", "dataset": hub, **options})
 
 
+def test_images_with_labels_in_parquet_are_refused_with_the_way(tmp_path: Path) -> None:
+    folder = publish(tmp_path, {"image": [jpeg(0), jpeg(1)], "label": [0, 1]})
+    file = f"{folder}/data/test-00000-of-00001.parquet"
+    for what in (folder, file, {"reader": "labels", "root": file}):
+        assert "write each to a file in a folder of its class (docs/labels.md)" in refusal(what)
+
+
 def test_file_names_need_their_folder_or_ids_alone(tmp_path: Path) -> None:
     hub = publish(tmp_path / "hub", {"image": ["a.jpg"], "caption": ["red"]})
     with pytest.raises(RequestError, match="column 'image' holds no images; give their folder with images"):

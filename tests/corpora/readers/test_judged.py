@@ -201,6 +201,16 @@ def test_a_data_set_on_the_hub_is_read_by_its_configurations(tmp_path: Path, on_
     assert contents(corpus)[0] == page(0)
 
 
+def test_images_of_queries_are_not_read_without_a_word(tmp_path: Path) -> None:
+    description = mteb(tmp_path / "mteb")
+    (file,) = (tmp_path / "mteb" / "queries").iterdir()
+    table = pq.read_table(file)
+    for cells, said in (([page(0)] * len(table), True), ([None] * len(table), False)):
+        pq.write_table(table.append_column("image", pa.array(cells, pa.binary())), file)
+        told = "\n".join(check_corpus(description).columns)
+        assert ("queries have images, which are not read: only their texts search" in told) == said
+
+
 def test_subsets_share_their_documents_and_a_question_in_two_languages_is_one_group(tmp_path: Path) -> None:
     mteb(tmp_path / "two", subset="english")
     description = mteb(tmp_path / "two", subset="french", grades=pa.float64())
