@@ -97,7 +97,7 @@ class Form(NamedTuple):
             for role in self.roles
             if role not in named and (name := self._column(role, left, first or {}))
         }
-        has, lines = some(available, _SHOWN), [*faults]
+        has, lines = some([f"{name:.40}" for name in available], _SHOWN), [*faults]  # without a header they are cells
         for role, names in named.items():
             if role not in self.roles:
                 known = ", ".join(self.roles)
@@ -115,7 +115,7 @@ class Form(NamedTuple):
         for role in self.needs:
             if role not in found and role not in waived:
                 cells = {name: (first or {}).get(name) for name in left if name not in used}
-                shown = some([f"{name} {cell!r:.40}" for name, cell in (first or {}).items()], _SHOWN)
+                shown = some([f"{name:.40} {cell!r:.40}" for name, cell in (first or {}).items()], _SHOWN)
                 line = f"no column for {role}; it has {has}; {self._advice(role, cells, table)}"
                 lines.append(f"{line}; its first row: {shown}" if first else line)
         if not found and lines and suffix_of(Path(str(where))) in DELIMITED:

@@ -82,7 +82,7 @@ def telling(
             if len(cells) < _MOST and (text := _text(row.get(column))):
                 cells[text] = None
         yield row
-    others = f"; not read: {', '.join(unread)}" if unread else ""
+    others = f"; not read: {', '.join(column or '(no name)' for column in unread)}" if unread else ""
     tell(f"{where}: columns read: {', '.join(read)}{others}")
     for column, cells in unread.items():
         if (kind := _kind(column, [*cells], first, read, language)) in ways:

@@ -164,7 +164,8 @@ def reader_call(what: str | Path | Mapping[str, object], columns: Columns = NO_C
         return _with_columns(_from_mapping(what, base, named), columns)
     text = str(what)
     if text in CORPORA:
-        return _with_columns(_from_mapping({"reader": text}, base, f"corpus {text!r}"), columns)
+        here = f" (the folder here is ./{text})" if (base / text).is_dir() else ""
+        return _with_columns(_from_mapping({"reader": text}, base, f"corpus {text!r}{here}"), columns)
     path = (base / Path(text).expanduser()).absolute()
     if path.is_dir():
         if not (path / "corpus.toml").is_file():

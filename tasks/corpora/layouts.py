@@ -61,7 +61,7 @@ def recognise_folder(folder: Path, columns: Columns = NO_COLUMNS) -> Recognised:
         f"folder {folder}: no corpus found in it; looked for corpus.toml, {COCO_FILES[0]}, a table with columns of "
         "images and captions, tar shards, text files next to images, and published corpora (docs/own_data.md)"
     )
-    raise RequestError([looked, *_hints(folder)])
+    raise RequestError([looked, *_hints(folder, columns)])
 
 
 def recognise_file(path: Path, columns: Columns = NO_COLUMNS) -> Recognised | None:
@@ -242,7 +242,7 @@ def _table(file: Path, path: Path, columns: Columns) -> Recognised:
 _HINTED = ("captions", "quadruples", "questions", "composed", "ratings")  # the first that lacks least is meant
 
 
-def _hints(folder: Path) -> Iterator[str]:
+def _hints(folder: Path, given: Columns) -> Iterator[str]:
     """Return hints on an unrecognised folder: its contents, and the changes that would make it a corpus."""
     inner = [folder, *_folders(folder)[:_SUBFOLDERS]]
     by_folder = ([file for file in table.tables_in(each) if suffix_of(file) != ".txt"] for each in inner)
@@ -253,11 +253,15 @@ def _hints(folder: Path) -> Iterator[str]:
         except RequestError as error:
             yield from error.faults
             continue
-        found = {name: [role for role in FORMS[name].needs if FORMS[name].find(role, columns)] for name in _HINTED}
+        found = {
+            name: [role for role in FORMS[name].needs if role in given or FORMS[name].find(role, columns)]
+            for name in _HINTED
+        }
         form = max(found, key=lambda name: len(found[name]))
+        named = {role: names for role, names in given.items() if role in FORMS[form].roles}
         reader, option, _ = _READERS.get(form, ("table", "root", ""))
         try:
-            FORMS[form].columns(columns, where=file.name, first=next(rows, None))
+            FORMS[form].columns(columns, named, where=file.name, first=next(rows, None))
         except RequestError as error:
             faults = "; ".join(error.faults)
             line = f'{faults}; write this into {folder / "corpus.toml"}, with reader = "{reader}" and {option} = '

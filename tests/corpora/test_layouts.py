@@ -216,6 +216,13 @@ def test_the_captions_file_of_a_published_split_is_named_like_its_folder(put: Pu
     assert check_corpus(root).next_command.startswith("capim run ")
 
 
+def test_a_folder_that_is_called_like_a_published_corpus_is_pointed_at(
+    put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(put({"urban1k/a.txt": "red"}, "urban1k/a.png"))
+    assert "corpus 'urban1k' (the folder here is ./urban1k): missing option 'root'" in refusal("urban1k")
+
+
 def _objects(n: int = 3, **more: object) -> list[dict[str, object]]:
     return [
         {"filename": f"{i}.png", "sentences": [{"raw": f"thing {i}"}, {"raw": f"it {i}"}], **more} for i in range(n)
@@ -240,6 +247,11 @@ def test_of_a_folder_without_a_corpus_json_files_and_those_not_read_are_named(pu
     put({"share.json": json.dumps([{"image": "0.png", "conversations": []}]), "of.json": '{"a": 1}'})
     assert "share.json: no column for caption; it has image, conversations" in refusal(root)
     assert "of.json: expected a list of objects" in refusal(root)
+    put({"share.json": json.dumps([{"image_1": "0.png", "image_2": "0.png", "caption_1": "a", "x" * 50: "b"}])})
+    assert f"no column for image_0; it has image_1, image_2, caption_1, {'x' * 40}; name it" in refusal(root)
+    (fault,) = (each for each in check_corpus(root, columns={"image_0": "image_2"}).faults if "share.json" in each)
+    assert "no column for image_0" not in fault  # what the user named is not asked for again
+    assert "no column for caption_0" in fault
     put({"image_splits/split.dress.val.json": "[]"})  # of FashionIQ; Multi30k has such a folder, too
     assert "no corpus found in it" in refusal(root)
 
