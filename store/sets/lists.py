@@ -49,6 +49,8 @@ def read_lists(path: Path, form: Form, columns: Columns = NO_COLUMNS) -> dict[st
     for cell in cells_of(existing_file(path), form, columns):
         if (value := finite(cell.number)) is None:
             bad.add(f"{cell.where}: expected {_line(form)}, got the number {cell.number!r}")
+        elif cell.is_rank and not value.is_integer():
+            bad.add(f"{cell.where}: expected a whole number as rank, got {cell.number!r}; scores: {_line(form)}")
         elif cell.item in (items := found.setdefault(cell.query, {})):
             numbers = "" if form is RUN else f", with {items[cell.item]:g} and {value:g}"
             twice.append(f"{path}: {cell.where}: item {cell.item!r} comes twice in the list of {cell.query!r}{numbers}")

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError, is_number, some, text_of_csv, unknown
 from capim.store.files import NOT_ITS_FORMAT, existing_file, is_vector
 from capim.store.forms import FORMS, IDS, REFUSED, SIDES, words_of
+from capim.store.sets.columns_read import tell
 from capim.store.sets.matching import USUAL, plain_name
 from capim.store.tables import json_rows, open_table, read_json, read_json_lines, records
 from capim.store.types import MODALITIES, Modality
@@ -52,6 +53,8 @@ _TAIL = re.compile(r"[._-]?(embeddings?|embeds?|embs?|features?|feats?|vectors?|
 _BESIDE = re.compile(
     r"[._-]?(((image|img)s?[._-]?)?(ids?|names?|files?|filenames?|file_names?|paths?|keys?|texts?|captions?))?$"
 )
+_OF_IDS = re.compile(r"ids?$|names?$|files?$|paths?$|keys?$")
+_OF_ROWS = re.compile(r"[._-]?(ids?|names?|filenames?|metadata|meta|index)?")
 
 
 class Contents(NamedTuple):
@@ -140,21 +143,47 @@ def _expanded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
 def _columns_beside(path: Path, n_rows: int) -> Mapping[str, Sequence[object]]:
     """Return the ids of an array from a file next to it: ``images.ids.txt``; ``img_names.json`` for ``img_emb.npy``.
 
-    Files without the name of the array (``filenames.txt``) count, too, and so does a table with the same name as it.
+    Files without the name of the array (``filenames.txt``, ``metadata.csv``) count, too, and so does a table with the
+    same name as it. What was read is reported, and what has another number of rows.
+
+    Raises:
+        RequestError: If a file whose name says that it holds these ids does not.
     """
     if ids_beside(path).is_file():
         return {"ids": _cells(ids_beside(path)) or []}
     found: dict[str, Sequence[object]] = {}
+    read, left = list[str](), dict[str, str]()
     for other in sorted(set(path.parent.iterdir()) - {path}):
         starts = [start for start in (path.stem, _TAIL.sub("", path.stem), "") if other.stem.startswith(start)]
-        named = any(_BESIDE.fullmatch(other.stem[len(start) :]) for start in starts)
-        if named and other.suffix in (".txt", ".json", ".npy") and len(cells := _cells(other) or []) == n_rows:
-            found["ids" if not found and any(starts) else other.stem] = cells
-        elif other.stem == path.stem and other.suffix in (".csv", ".tsv", ".parquet"):
+        named = [start for start in starts if _BESIDE.fullmatch(other.stem[len(start) :])]
+        columns: dict[str, Sequence[object]] = {}
+        if named and other.suffix in (".txt", ".json", ".npy"):
+            cells = _cells(other)
+            says = _OF_IDS.search(other.stem[len(named[0]) :]) if named[0] else None
+            if says and len(cells or []) != n_rows:
+                has = "no list of texts" if cells is None else f"{len(cells)} lines"
+                raise RequestError(
+                    f"{path}: {other.name} next to it holds {has}, expected {n_rows}, one id for each row: mend it, or "
+                    "move it away for rows in the order of the corpus"
+                )
+            columns = {} if cells is None else {"ids" if not found and any(starts) else other.stem: cells}
+        elif other.suffix in (".csv", ".tsv", ".parquet") and any(
+            _OF_ROWS.fullmatch(other.stem[len(start) :]) for start in starts
+        ):
             names, lines = open_table(other)
             rows = [*lines]
-            found |= {name: [row.get(name) for row in rows] for name in names} if len(rows) == n_rows else {}
-    return found or _metadata_of([path], path.parent.parent / "metadata")
+            columns = {name: [row.get(name) for row in rows] for name in names}
+        if columns and (n := len(next(iter(columns.values())))) != n_rows:
+            left[other.name] = f"{n} rows in {other.name}"
+        elif columns:
+            found |= columns
+            read.append(other.name)
+    if read:
+        tell(f"{path}: ids are looked for in {', '.join(read)}, next to it")
+    found = found or _metadata_of([path], [n_rows], path.parent.parent / "metadata")
+    if left and not found:
+        tell(f"warning: {path}: {n_rows} rows, and no ids of them next to it: {some([*left.values()], 3)}")
+    return found
 
 
 def ids_beside(path: Path) -> Path:
@@ -163,16 +192,19 @@ def ids_beside(path: Path) -> Path:
 
 
 def _cells(path: Path) -> list[object] | None:
-    """Return the texts or numbers of a list; None for a file of another kind."""
+    """Return the texts or numbers of a list, or of an object text -> place in it; None for a file of another kind."""
     try:
         if path.suffix == ".txt":
-            return [*path.read_text(encoding="utf-8").splitlines()]
+            return [*path.read_text(encoding="utf-8").rstrip("\r\n").splitlines()]
         if path.suffix == ".npy":
             array = np.load(path, mmap_mode="r", allow_pickle=False)
             return array.tolist() if array.ndim == 1 and array.dtype.kind in "USiu" else None
         listed = json.loads(path.read_text(encoding="utf-8"))
     except NOT_ITS_FORMAT:
         return None
+    if isinstance(listed, dict):
+        places = [at for at in listed.values() if isinstance(at, int)]
+        return sorted(listed, key=listed.__getitem__) if sorted(places) == [*range(len(listed))] else None
     return listed if isinstance(listed, list) and all(isinstance(one, str | int) for one in listed) else None
 
 
@@ -386,22 +418,38 @@ def _read_shards(folder: Path) -> Contents:
     if not shards:
         way = "name a file of vectors; join a table in parts: duckdb.read_parquet('*.parquet').write_parquet(FILE)"
         raise RequestError(f"{folder}: a folder without .npy files; {way}")
-    columns = _metadata_of(shards, folder, folder.parent / "metadata", folder.parent)
-    return Contents({"embeddings": np.concatenate([mapped(path) for path in shards])}, columns)
+    arrays = [mapped(path) for path in shards]
+    columns = _metadata_of(shards, [*map(len, arrays)], folder, folder.parent / "metadata", folder.parent)
+    return Contents({"embeddings": np.concatenate(arrays)}, columns)
 
 
-def _metadata_of(shards: Sequence[Path], *places: Path) -> dict[str, list[object]]:
-    """Return the columns of the shards' Parquet files, in the first folder that has them."""
+def _metadata_of(shards: Sequence[Path], lengths: Sequence[int], *places: Path) -> dict[str, list[object]]:
+    """Return the columns of the shards' Parquet files, in the first folder that has them.
+
+    Raises:
+        RequestError: If the folder ``metadata`` has not a table for each shard, or a table not a row for each vector.
+    """
     for place in places:
         tables = sorted(place.glob("*.parquet"), key=_order)
         if len(shards) == 1:
             tables = [table for table in tables if _numbers(table)[-1:] in ([], _numbers(shards[0])[-1:])]
-        if len(tables) == len(shards):
-            import pyarrow.parquet as pq
+        if not tables or (len(tables) != len(shards) and place.name != "metadata"):
+            continue
+        import pyarrow.parquet as pq
 
-            rows = pa.concat_tables([pq.read_table(path) for path in tables], promote_options="default")
-            flat = [name for name in rows.column_names if not pa.types.is_nested(rows[name].type)]
-            return {name: rows[name].to_pylist() for name in flat}
+        n_rows = [pq.read_metadata(path).num_rows for path in tables]
+        if n_rows != [*lengths] and place.name == "metadata":
+            has, expected = (some([*map(str, counts)], 12) for counts in (n_rows, lengths))
+            raise RequestError(
+                f"{place}: tables of {has} rows, expected {expected}, a row for each vector: mend them, or move them "
+                "away for rows in the order of the corpus"
+            )
+        if n_rows != [*lengths]:
+            continue
+        tell(f"{shards[0].parent}: ids are looked for in {place}")
+        rows = pa.concat_tables([pq.read_table(path) for path in tables], promote_options="default")
+        flat = [name for name in rows.column_names if not pa.types.is_nested(rows[name].type)]
+        return {name: rows[name].to_pylist() for name in flat}
     return {}
 
 

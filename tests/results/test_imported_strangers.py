@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -46,6 +48,14 @@ def test_scores_that_rise_with_the_rank_or_are_all_equal_are_a_warning(
     with told() as lines:
         assert read_run(tmp_path / file)["a"]["x"] == scores[0]
     assert [said for said in (RISE, ONE) if said in "".join(lines)] == [said for said in (warning,) if said]
+
+
+@pytest.mark.parametrize(("name", "header"), [("run.txt", ""), ("run.csv", "query,item,rank\n")])
+def test_a_score_in_the_place_of_a_rank_is_refused(name: str, header: str, tmp_path: Path) -> None:
+    """Lines of a query, an item and a score were read as ranks: the best item came last."""
+    (tmp_path / name).write_text(header + "q a 0.9\nq b 0.1\n".replace(" ", "," if header else " "))
+    with pytest.raises(RequestError, match=r"1: expected a whole number as rank, got '0\.9'; scores: `query Q0 item"):
+        read_run(tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -121,13 +131,50 @@ def test_the_ids_of_pyterrier_are_docno(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("array", ["feats.npy", "feats.pt"])
-@pytest.mark.parametrize("names", ["filenames.txt", "image_names.json", "feats.csv"])
+@pytest.mark.parametrize("names", ["filenames.txt", "image_names.json", "feats.csv", "metadata.csv", "feats_ids.txt"])
 def test_names_in_a_file_beside_vectors_are_their_ids(array: str, names: str, tmp_path: Path) -> None:
     values, ids = SCORES.astype(np.float32), ["c.jpg", "a.jpg", "b.jpg"]
     np.save(tmp_path / array, values) if array.endswith("y") else torch.save(torch.tensor(values), tmp_path / array)
-    text = {".txt": "\n".join(ids), ".json": json.dumps(ids), ".csv": "\n".join(["filename", *ids])}
+    text = {".txt": "\n".join([*ids, "", ""]), ".json": json.dumps(ids), ".csv": "\n".join(["filename", *ids])}
     (tmp_path / names).write_text(text[Path(names).suffix])
-    assert ids in open_embedding_file(tmp_path / array, "image").columns.values()
+    with told() as lines:
+        assert ids in open_embedding_file(tmp_path / array, "image").columns.values()
+    assert names in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("names", "text", "said"),
+    [
+        ("img_ids.txt", "a\nb", "img_ids.txt next to it holds 2 lines, expected 3, one id for each row: mend it"),
+        ("img_names.json", "{}", "img_names.json next to it holds 0 lines, expected 3"),
+        ("metadata.csv", "file\na\nb", "3 rows, and no ids of them next to it: 2 rows in metadata.csv"),
+    ],
+)
+def test_names_beside_vectors_for_another_number_of_rows_are_no_reason_to_go_by_position(
+    names: str, text: str, said: str, tmp_path: Path
+) -> None:
+    """The rows were taken in the order of the corpus, for want of a line in the list of their names."""
+    np.save(tmp_path / "img.npy", SCORES)
+    (tmp_path / names).write_text(text)
+    with told() as lines:
+        try:
+            open_embedding_file(tmp_path / "img.npy")
+        except RequestError as fault:
+            assert said in str(fault)
+        else:
+            assert said in "".join(lines)
+
+
+@pytest.mark.parametrize("n_rows", [[2], [2, 2]])
+def test_metadata_of_shards_for_another_number_of_vectors_are_refused(n_rows: list[int], tmp_path: Path) -> None:
+    for folder in ("img_emb", "metadata"):
+        (tmp_path / folder).mkdir()
+    for shard, n in enumerate((2, 3)):
+        np.save(tmp_path / "img_emb" / f"img_emb_{shard}.npy", SCORES[:n])
+    for shard, n in enumerate(n_rows):
+        pq.write_table(pa.table({"image_path": ["a", "b"][:n]}), tmp_path / "metadata" / f"metadata_{shard}.parquet")
+    with pytest.raises(RequestError, match=r"metadata: tables of .* rows, expected 2, 3, a row for each vector"):
+        open_embedding_file(tmp_path / "img_emb")
 
 
 def test_labels_of_the_images_are_no_ids_of_the_captions(tmp_path: Path) -> None:
