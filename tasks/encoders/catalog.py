@@ -271,6 +271,8 @@ def read_facts(file: str | None, given: Mapping[str, object], encoder: str | Non
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RequestError(f"{file} is not valid TOML: {error}") from error
     tables = read if read and all(isinstance(each, Mapping) for each in read.values()) else {encoder or "": read}
+    if encoder and encoder not in tables:
+        raise RequestError(f"{file}: no table [{encoder}]; it has {', '.join(tables)}")
     if given:
         tables = {**tables, encoder or "": {**tables.get(encoder or "", {}), **given}}
     found, faults = {}, []

@@ -247,6 +247,7 @@ def test_two_revisions_are_compared_or_the_command_is_named_that_makes_it_possib
         ("licence = 'mit'", "--encoder nobody", "encoder 'nobody' is not in the store"),
         ("[loaded]\nlicence = 'mit'", "", "facts of 'loaded' come from the catalog, or from its [[encoder]] table"),
         ("licence = ", "--encoder ours", "is not valid TOML"),
+        ("[other]\nlicence = 'mit'", "--encoder ours", "facts.toml: no table [ours]; it has other"),
     ],
 )
 def test_wrong_facts_are_refused_by_name(

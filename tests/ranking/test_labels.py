@@ -217,3 +217,7 @@ def test_boxes_of_an_image_that_the_file_does_not_list_are_refused(tmp_path: Pat
     file.write_text(json.dumps({**boxes, "annotations": [{"image_id": 2, "category_id": 1}]}))
     with pytest.raises(RequestError, match="name 1 images that its list `images` does not have, first '2'; add them"):
         read_labels(file)
+    twice = [*boxes["images"], {"id": 1, "file_name": "b.png"}]
+    file.write_text(json.dumps({**boxes, "images": twice, "annotations": [{"image_id": 1, "category_id": 1}]}))
+    with pytest.raises(RequestError, match=r"image id '1' is that of 'a.png' and of 'b.png'; give each image its own"):
+        read_labels(file)

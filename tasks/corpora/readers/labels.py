@@ -142,7 +142,12 @@ def _labels(path: Path, columns: Columns | None, separator: str | None) -> dict[
         return found
     of_image: dict[str, list[str]] = {}
     if is_coco(path):
-        name_of = {str(image["id"]): str(image.get("file_name", image["id"])) for image in read_json(path)["images"]}
+        name_of = dict[str, str]()
+        for image in read_json(path)["images"]:
+            key, file = str(image["id"]), str(image.get("file_name", image["id"]))
+            if name_of.setdefault(key, file) != file:
+                both = f"{name_of[key]!r} and of {file!r}"
+                raise RequestError(f"{path}: image id {key!r} is that of {both}; give each image its own")
         objects = {image: categories for image, categories in read_objects(path).items() if categories}
         if strange := [image for image in objects if image not in name_of]:
             raise RequestError(

@@ -146,7 +146,11 @@ def _samples(file: Path, shard: str, caption: str) -> Iterator[tuple[str, ImageR
             for identifier, members in groupby(_named_members(tar), key=itemgetter(0)):
                 image: ImageRow | None = None
                 texts: Sequence[str] = ()
+                ends: set[str] = set()
                 for _, suffix, member in members:
+                    if suffix in ends:
+                        raise RequestError(f"{file}: {member.name} is in it twice; write each sample once")
+                    ends.add(suffix)
                     if f".{suffix}" in IMAGE_SUFFIXES and image is None:
                         facts = image_facts(_contents(data, member, file))
                         image = ImageRow(identifier, f"{member.offset_data}+{member.size}@{shard}", *facts)

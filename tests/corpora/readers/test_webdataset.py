@@ -82,6 +82,13 @@ def test_wrong_members_are_named(tmp_path: Path, members: dict[str, bytes], capt
     assert expected in str(caught.value)
 
 
+def test_a_sample_that_was_added_twice_is_not_the_first_image_with_the_second_text(tmp_path: Path) -> None:
+    for mode, colour in (("w", "red"), ("a", "blue")):
+        shard(tmp_path / "a.tar", {"1.png": png(colour), "1.txt": colour.encode()}, mode)
+    with pytest.raises(RequestError, match=r"a\.tar: 1\.png is in it twice; write each sample once"):
+        read_webdataset(tmp_path)
+
+
 def test_a_pipe_is_no_shard(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.tar")
     with pytest.raises(RequestError, match="no file matches"):
