@@ -159,8 +159,8 @@ def read_judged_misses(file: str | Path) -> JudgedMisses | None:
             misses.setdefault(row.query_id, {})[row.item_id] = row.encoders.split(", ")
     right: dict[tuple[str, str], bool] = {}
     for at, row in enumerate(rows[:end]):
-        pair, answer = (row.query_id, row.item_id), ANSWERS[answers[at]]
-        if right.setdefault(pair, answer) != answer:
+        pair = row.query_id, row.item_id
+        if right.setdefault(pair, ANSWERS[answers[at]]) != ANSWERS[answers[at]]:
             first = next(n for n, each in enumerate(rows) if (each.query_id, each.item_id) == pair)
             raise RequestError(
                 f"{path}: query {pair[0]!r}, item {pair[1]!r}: right is {rows[first].right!r} in line {first + 2} and "

@@ -166,9 +166,13 @@ def hard_negatives(items: Sequence[HardNegativeItem], *, numbered: bool = True) 
             negative = f"{item.id}/negative-{n}" if numbered else f"{item.id}/negative"
             negatives.append(CaptionRow(negative, None, text))
             pairs += [PairRow(f"{pair}{end}", item.image.id, f"{item.id}{end}", negative, category) for end in ends]
-    images = list({item.image.id: item.image for item in items}.values())
+    images: dict[str, ImageRow] = {}
+    for item in items:
+        if (first := images.setdefault(item.image.id, item.image)).key != item.image.key:
+            both = f"{first.key!r} and {item.image.key!r}"
+            raise RequestError(f"image {item.image.id!r} of two files, {both}; name them apart")
     boxes = {item.image.id: item.box for item in items if item.box is not None}
-    return PublishedContents(images, [*captions, *negatives], pairs, boxes=boxes)
+    return PublishedContents([*images.values()], [*captions, *negatives], pairs, boxes=boxes)
 
 
 class QuadrupleItem(NamedTuple):

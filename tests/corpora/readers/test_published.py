@@ -56,11 +56,17 @@ XTD = {"test_image_names.txt": "5.jpg", "test_1kcaptions_de.txt": "eins\nzwei\n"
 DOCCI = "docci_descriptions.jsonlines"
 
 
+TWO_FOLDERS = {
+    "add_att.json": json.dumps([{"filename": f"{x}/1.jpg", "caption": "c", "negative_caption": "n"} for x in "ab"])
+}
+
+
 @pytest.mark.parametrize(
     ("reader", "files", "options", "expected"),
     [
         ("sugarcrepe", {}, {"categories": ["swap_all"]}, "categories must be a list of 'add_att', 'add_obj'"),
         ("sugarcrepe", {"add_att.json": "7"}, {"categories": ["add_att"]}, "expected a list of items, got int"),
+        ("sugarcrepe", TWO_FOLDERS, {"categories": ["add_att"]}, "'1' of two files, 'a/1.jpg' and 'b/1.jpg'"),
         ("docci", {DOCCI: '{"split": "test", "example_id": "a"}\n'}, {}, "line 1: no 'image_file'"),
         ("urban1k", {}, {}, "no caption/*.txt in it; unpack Urban1k.zip of huggingface.co/datasets"),
         ("multi30k", {**VAL, "raw/val.de.gz": "not gzip"}, {"split": "val", **DE}, "val.de.gz: cannot be read"),

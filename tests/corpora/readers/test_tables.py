@@ -120,7 +120,7 @@ CELLS = '{"image": {"bytes": "x"}, "caption": "a"}\n{"image": "a.png", "caption"
 
 
 TWICE = io.BytesIO()
-pq.write_table(pa.table([["a.png"], ["x"], ["y"]], ["image", "caption", "caption"]), TWICE)
+pq.write_table(pa.table([pa.array([cell]) for cell in ("a.png", "x", "y")], ["image", "caption", "caption"]), TWICE)
 
 
 @pytest.mark.parametrize(
