@@ -107,11 +107,21 @@ def test_the_schema_takes_the_examples_and_no_row_without_an_outcome() -> None:
 def test_winogrounds_scores_are_the_answers_that_they_give_and_a_tie_is_none() -> None:
     scores = {"c0_i0": 0.5, "c0_i1": 0.4, "c1_i0": 0.2, "c1_i1": 0.4}
     wide = named_rows([{"id": query, **scores} for query in ("q0", "q1")])
+    with pytest.raises(RequestError, match="'q0_c0_i0' has two scores, 1 and 2; keep one"):
+        named_rows([{"label": "q0_c0_i0", "score": score} for score in (1, 2)])
     cells = named_rows([{"label": f"{q}_{cell}", "score": s} for q in ("q0", "q1") for cell, s in scores.items()])
     assert [[row[half] for half in OUTCOMES["halves"]] for row in wide] == 2 * [[True, False, True, True]]
     assert cells == wide
     [outcomes] = outcomes_of_rows(wide, SMALL).outcomes
     assert [METRICS[name].value(outcomes) for name in SCORES] == [0, 1, 0]
+
+
+@pytest.mark.parametrize(("one", "other"), [("gt_rank", "rank"), ("Rank", "rank"), ("hit", "correct")])
+def test_two_columns_with_one_meaning_are_refused_where_they_differ(one: str, other: str) -> None:
+    """The last of them was read."""
+    assert named_rows([{"query": "q0", one: 1, other: 1}])[0][other] == 1
+    with pytest.raises(RequestError, match=f"row a.csv:1: columns {one}, {other} mean {other} and differ; keep one"):
+        named_rows([{"query": "q0", one: 1, other: 0}], "a.csv")
 
 
 def test_answers_that_no_scores_could_give_are_kept() -> None:

@@ -85,13 +85,18 @@ def named_rows(rows: Iterable[Mapping[str, Any]], file: str = "", columns: Colum
     names = [*dict.fromkeys(chain.from_iterable(every))]
     ours_of = {name: our_name(role) for name, role in renamed(names, columns, _ROLES, file or "the file").items()}
     for number, row in enumerate(every, start=1):
-        ours = {ours_of[name]: cell for name, cell in row.items() if cell is not None and name in ours_of}
+        place, ours = f"{file}:{number}" if file else f"{number}", dict[str, Any]()
+        for name, cell in row.items():
+            if cell is None or name not in ours_of:
+                continue
+            if ours.setdefault(ours_of[name], cell) != cell and ours_of[name] != "index":
+                same = ", ".join(each for each in row if ours_of.get(each) == ours_of[name])
+                raise RequestError(f"row {place}: columns {same} mean {ours_of[name]} and differ; keep one of them")
         if all(is_number(str(ours.get(cell))) for cell in CELLS):
             c0i0, c0i1, c1i0, c1i1 = (float(ours.pop(cell)) for cell in CELLS)
             ours |= dict(zip(OUTCOMES["halves"], (c0i0 > c1i0, c1i1 > c0i1, c0i0 > c0i1, c1i1 > c1i0), strict=True))
         if {"type", "subtype"} <= ours.keys():  # BiVLC's results on SugarCrepe
             ours.setdefault("category", f"{ours['type']}_{ours['subtype']}")
-        place = f"{file}:{number}" if file else f"{number}"
         named.append({NUMBER: place, **ours})
     return named
 
@@ -104,7 +109,11 @@ def _quadruples(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
         if cell is None:
             yield row
         else:
-            scores.setdefault(cell[1], {"id": cell[1]})[cell[2]] = row["score"]
+            of_example = scores.setdefault(cell[1], {"id": cell[1]})
+            if of_example.setdefault(cell[2], row["score"]) != row["score"]:
+                raise RequestError(
+                    f"{row['label']!r} has two scores, {of_example[cell[2]]} and {row['score']}; keep one"
+                )
     yield from scores.values()
 
 
