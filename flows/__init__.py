@@ -14,6 +14,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from multiprocessing import parent_process
 from pathlib import Path
 from uuid import uuid4
 
@@ -43,12 +44,13 @@ def set_environment(*, verbose: bool = False) -> None:
     """Set environment variables that libraries read when they are imported; variables that are set stay as they are.
 
     No telemetry, and unless ``verbose`` no log lines of the libraries: ``verbose`` takes back what an earlier call set,
-    such as that of ``import capim``. Prefect makes its folder in the home folder when it is imported: without one
-    there, it gets a temporary folder, which is removed at exit.
+    such as that of ``import capim``; a spawned process has what its parent decided. Prefect makes its folder in the
+    home folder when it is imported: without one there, it gets a temporary folder, which is removed at exit.
     """
+    is_decided = parent_process() is not None and os.environ.keys() >= _ALWAYS.keys()
     for name, value in _ALWAYS.items():
         os.environ.setdefault(name, value)
-    for name, value in _QUIET.items():
+    for name, value in () if is_decided else _QUIET.items():
         if verbose and name in _quieted:
             os.environ.pop(name, None)
         elif not verbose and name not in os.environ:

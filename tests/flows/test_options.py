@@ -9,8 +9,10 @@ import os
 import re
 import shlex
 import textwrap
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,10 @@ def test_every_command_works_in_the_workspace_that_is_named(
     assert "/elsewhere" not in message
 
 
+def _log_level_of_lance() -> str | None:
+    return os.environ.get("LANCE_LOG")
+
+
 def test_options_of_the_program_change_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,7 +110,9 @@ def test_options_of_the_program_change_what_it_says(
     assert os.environ["LANCE_LOG"] == "error"
     set_environment(verbose=True)  # as the command line does after `import capim`, which is quiet
     assert "LANCE_LOG" not in os.environ
-    set_environment(verbose=False)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        assert pool.submit(_log_level_of_lance).result() is None
+        set_environment(verbose=False)
     seen: list[bool] = []
 
     def bars(*, quiet: bool, **_: object) -> Any:
