@@ -118,11 +118,15 @@ def _drop_corpus(store: EmbeddingStore, name: str, fingerprint: str) -> None:
 
 
 def _table(store: EmbeddingStore, name: str) -> StoreCheck:
-    connection = store.connection
+    connection, unlisted = store.connection, 0
     try:
         if name in KEYED_BY:
             entries = read_where(connection, "derived")  # first: rows are written before their entry
-            damaged = compared(name, read_where(connection, name), entries).damaged
+            rows = read_where(connection, name)
+            damaged, hidden = compared(name, rows, entries)
+            if hidden:  # of an entry that was written meanwhile
+                hidden = compared(name, rows, read_where(connection, "derived")).unlisted
+            unlisted = len(hidden)
             if damaged:
                 problem = f"{len(damaged):,} derivations ({damaged[0]} …) differ from the written rows"
                 return _damaged(name, problem, partial(_drop_keys, store, name, damaged))
@@ -134,14 +138,23 @@ def _table(store: EmbeddingStore, name: str) -> StoreCheck:
         with storage_faults(f"reading table {name!r}"):
             n_rows = 0 if table is None else sum(batch.num_rows for batch in table.to_batches())
         if name == "encoders":
-            rows = rows_in(Encoder, read(connection, name))
-            if wrong := [row.fingerprint for row in rows if not is_spec_of(row)]:
+            specs = rows_in(Encoder, read(connection, name))
+            if wrong := [row.fingerprint for row in specs if not is_spec_of(row)]:
                 problem = f"specs of {len(wrong)} encoders ({wrong[0]} …) do not match their fingerprints"
                 return _damaged(name, problem, partial(delete, connection, name, "fingerprint", wrong))
     except WorkError as fault:
         source = "restore the table from a backup, or continue without it" if name in KEPT else ""
         return _damaged(name, fault.problem, partial(_drop_table, store, name), source)
-    return StoreCheck(what=name, state="sound", detail=f"{n_rows:,} rows")
+    return _listed(name, n_rows, unlisted)
+
+
+def _listed(name: str, n_rows: int, n_unlisted: int) -> StoreCheck:
+    """Return the check of a table without damage, of so many keys that have rows but no entry of the ledger."""
+    if not n_unlisted:
+        return StoreCheck(what=name, state="sound", detail=f"{n_rows:,} rows")
+    detail = f"{n_rows:,} rows, those of {n_unlisted:,} keys are not shown because the ledger lacks them: a run is at "
+    detail += "work or was interrupted, or an older `derived.lance` was copied. The same run makes them again"
+    return StoreCheck(what=name, state="incomplete", detail=detail)
 
 
 def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
@@ -153,7 +166,7 @@ def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
         if not row.imported.startswith(SET_PREFIXES)
     }
     try:
-        damaged, n_rows = _damaged_outcomes(store, commands)
+        damaged, n_unlisted, n_rows = _damaged_outcomes(store, commands)
     except WorkError as fault:
         drops = partial(_drop_table, store, "outcomes")
         yield _damaged("outcomes", fault.problem, drops, "; ".join(commands.values()))
@@ -164,11 +177,13 @@ def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
             drops = partial(_drop_keys, store, "outcomes", keys)
             yield _damaged("outcomes", problem, drops, "; ".join(commands[key] for key in keys if is_imported))
     if not damaged:
-        yield StoreCheck(what="outcomes", state="sound", detail=f"{n_rows:,} rows")
+        yield _listed("outcomes", n_rows, n_unlisted)
 
 
-def _damaged_outcomes(store: EmbeddingStore, imported: Collection[str]) -> tuple[list[str], int]:
+def _damaged_outcomes(store: EmbeddingStore, imported: Collection[str]) -> tuple[list[str], int, int]:
     """Compare the outcomes of all evaluations, some at a time; without a readable ledger, all are damaged.
+
+    Returns the damaged evaluations, the number of others without an entry of the ledger, and that of all rows.
 
     Imported outcomes are also damaged without an entry: they are not read, and no run writes the entry again.
     """
@@ -176,7 +191,7 @@ def _damaged_outcomes(store: EmbeddingStore, imported: Collection[str]) -> tuple
     with suppress(WorkError):
         entries = read_where(store.connection, "derived", f"table_name = 'outcomes' AND digest <> '{REMOVED}'")
     left = set() if entries is None else {*texts(entries["key"])}
-    damaged, n_rows = list[str](), 0
+    damaged, n_unlisted, n_rows = list[str](), 0, 0
     for rows in whole_evaluations(store.connection):
         keys = texts(pc.unique(rows["evaluation"]))
         if entries is None:
@@ -184,9 +199,10 @@ def _damaged_outcomes(store: EmbeddingStore, imported: Collection[str]) -> tuple
         else:
             found = compared("outcomes", rows, entries, keys=keys)
             damaged += [*found.damaged, *(key for key in found.unlisted if key in imported)]
+            n_unlisted += sum(key not in imported for key in found.unlisted)
         left -= {*keys}
         n_rows += rows.num_rows
-    return [*damaged, *sorted(left)], n_rows
+    return [*damaged, *sorted(left)], n_unlisted, n_rows
 
 
 def _drop_keys(store: EmbeddingStore, name: str, keys: Sequence[str]) -> None:

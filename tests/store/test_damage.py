@@ -466,6 +466,18 @@ def test_an_older_ledger_or_outcomes_without_their_entry_are_not_read_and_made_a
     assert golden.figures(place) == before
 
 
+def test_a_store_that_was_copied_without_its_ledger_is_not_called_sound(workspace, tmp_path):
+    place = shutil.copytree(workspace, tmp_path / "copied")
+    before = golden.figures(place)
+    shutil.rmtree(place / "store" / "derived.lance")
+    said = {each.what: (each.state, each.detail) for each in verify(fresh(place))}
+    for name in ("outcomes", "results"):
+        assert said[name][0] == "incomplete"
+        assert "are not shown because the ledger lacks them" in said[name][1]
+    made(place)
+    assert golden.figures(place) == before
+
+
 def test_outcomes_that_were_removed_on_purpose_are_no_damage(store):
     store.write_rows("outcomes", rows_of("outcomes", *({"evaluation": each, "query_id": "q"} for each in "ab")))
     delete(store.connection, "outcomes", "evaluation", ["a"])
