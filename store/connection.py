@@ -48,7 +48,7 @@ _NO_BUCKET = "nosuchbucket|bucket does not exist"
 _INCOMPLETE = "not found|no such file|invalid range|file size is too small|failed to fill whole buffer"
 _CORRUPT = (
     r"corrupt|decod|invalid (user input|characters|argument)|out of (range|bounds)|outside metadata|expected|"
-    r"line \d+ column|panicked"
+    r"line \d+ column|panicked|sufficient data"
 )
 _REMEDIES = {
     "no space left": "Nothing of this write was kept; free space and run the same command again to continue",

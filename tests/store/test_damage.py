@@ -403,11 +403,17 @@ def is_named(workspace: Path, name: str, before: object) -> bool:
     return False
 
 
-def test_a_panic_that_arrow_hands_on_says_what_to_do() -> None:
-    """Of some flipped bits: the read is a stream of Arrow's, which gives the panic as a fault of its own."""
-    panic = 'Wrapped error: task 8 panicked with message "the offset + length of the sliced Buffer cannot exceed the …"'
+@pytest.mark.parametrize(
+    "fault",
+    [
+        'Wrapped error: task 8 panicked with message "the offset + length of the sliced Buffer cannot exceed the …"',
+        'does not have sufficient data, len: 10, bytes: b"xxxxxxxxxx"',
+    ],
+    ids=["a panic that Arrow hands on, of some flipped bits", "a truncated manifest"],
+)
+def test_what_damaged_files_raise_says_what_to_do(fault: str) -> None:
     with pytest.raises(WorkError, match="Run `capim store verify`"), storage_faults("reading table 'outcomes'"):
-        raise pa.ArrowInvalid(panic)
+        raise pa.ArrowInvalid(fault)
 
 
 @pytest.mark.slow  # the same commands after every change
