@@ -92,6 +92,7 @@ class EmbeddingParts:
     Attributes:
         n: Items.
         columns: Name -> cells that may be ids, ``n`` each.
+        others: The same, of columns with the name of the other modality.
         first: Its first items, without values where there are none; all parts have their form.
         array: The name of the array of vectors.
         names: All columns and arrays, by the names of their roles.
@@ -101,6 +102,7 @@ class EmbeddingParts:
 
     n: int
     columns: Mapping[str, Sequence[object]]
+    others: Mapping[str, Sequence[object]]
     first: EmbeddingFile
     read: Callable[[int], Iterator[EmbeddingFile]]
     array: str
@@ -142,7 +144,7 @@ def open_embedding_file(
         name = name or chosen_array(arrays, modality, n_items)
         contents = _of_named(arrays, name)
         n = len(contents)
-        own = {key: cells for key, cells in columns.items() if len(cells) == n and side_of(key) in (None, modality)}
+        own, others = _of_side({key: cells for key, cells in columns.items() if len(cells) == n}, modality)
         alone = len(columns) == 1 and len({*map(side_of, arrays)} - {None}) < 2
         strict = {key: cells for key, cells in columns.items() if key == "ids" or alone}
         _refuse_faults(path, contents, strict)
@@ -159,12 +161,21 @@ def open_embedding_file(
     return EmbeddingParts(
         n=n,
         columns=own,
+        others=others,
         first=contents.take(np.arange(min(n, 1))),
         read=read,
         array=name,
         names=[*role_of.values()],
         available=available,
     )
+
+
+def _of_side(
+    columns: Mapping[str, Sequence[object]], modality: Modality | None
+) -> tuple[dict[str, Sequence[object]], dict[str, Sequence[object]]]:
+    """Return the columns of a modality, or of any, and those of the other one, by their names."""
+    own = {name: cells for name, cells in columns.items() if side_of(name) in (None, modality)}
+    return own, {name: cells for name, cells in columns.items() if name not in own}
 
 
 def _refuse_faults(path: Path, contents: EmbeddingFile, ids: Mapping[str, Sequence[object]] | None = None) -> None:
@@ -253,11 +264,8 @@ def _open_parquet(path: Path, name: str, modality: Modality | None, named: Seque
     array = name or chosen_array(vectors, modality)
     listed = [each.name for each in schema if any(is_kind(each.type) for is_kind in _OF_IDS)]
     cells = pq.read_table(path, columns=[each for each in listed if role_of.get(each) not in COLUMN_TYPES])
-    columns = {
-        role_of[each]: cells[each].to_pylist()
-        for each in cells.column_names
-        if each in role_of and side_of(each) in (None, modality)
-    }
+    listed_by_role = {role_of[each]: cells[each].to_pylist() for each in cells.column_names if each in role_of}
+    own, of_other_side = _of_side(listed_by_role, modality)
     others = {role: column for column, role in role_of.items() if role in ("norm", "n_tokens", "truncated")}
 
     def read(n_items: int) -> Iterator[EmbeddingFile]:
@@ -275,7 +283,8 @@ def _open_parquet(path: Path, name: str, modality: Modality | None, named: Seque
     first = next(read(_GLANCE), EmbeddingFile(values=np.empty((0, 0), np.float32)))
     return EmbeddingParts(
         n=n,
-        columns=columns,
+        columns=own,
+        others=of_other_side,
         first=first,
         read=read,
         array=role_of.get(array, array),

@@ -282,6 +282,12 @@ def _plan(
     rounding, checksums, n_vectors = 0.0, np.zeros(len(items), np.uint32), 0
     try:
         matched = match_items(contents, Items.of_corpus(corpus, file.modality), corpus.name, by_position=by_position)
+        if matched.by.startswith(POSITION) and contents.others and not by_position:
+            partners = Items.by_partners(corpus, file.modality)
+            if key_of({plain_name(name): cells for name, cells in contents.others.items()}, partners) is not None:
+                matched = match_items(dataclasses.replace(contents, columns=contents.others), partners, corpus.name)
+            else:
+                matched = matched._replace(how=f"{matched.how}; not read: {', '.join(contents.others)}")
         for block, unit in blocks_of(contents, matched.positions, spec):
             check_block(key, spec, block, items)
             rounding = max(rounding, rounding_of(unit, spec.storage))

@@ -12,7 +12,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -26,7 +26,7 @@ from capim.store.errors import RequestError
 from capim.store.forms import IDS
 from capim.store.schema import texts
 from capim.store.tables import plain_path, skips_bad_rows
-from capim.store.types import Corpus, Modality
+from capim.store.types import MODALITIES, Corpus, Modality
 
 QUERY, KEYS = IDS["query"], {kind: names for kind, names in IDS.items() if kind != "query"}
 """Kind of item -> usual names of a column of its ids, which may say what a row is about; ``QUERY`` always does."""
@@ -74,6 +74,25 @@ class Items:
         of: Kind = "images" if modality == "image" else "captions"
         linked = partial(names_of, corpus, modality)
         return cls(kind=of, of=of, ids=texts(table["id"]), linked=linked, left_out=left_out_of(corpus, modality))
+
+    @classmethod
+    def by_partners(cls, corpus: Corpus, modality: Modality) -> Items:
+        """Return all images or captions, also by the ids, file names and texts of the captions or images of theirs."""
+        [others] = (cls.of_corpus(corpus, other) for other in MODALITIES if other != modality)
+        places = by_id(texts(corpus.images["id"]))
+        partners: dict[int, list[int]] = {}
+        for caption, image in enumerate(corpus.captions["image_id"].to_pylist()):
+            for place in places.get(image, ()):
+                own, other = (place, caption) if modality == "image" else (caption, place)
+                partners.setdefault(other, []).append(own)
+
+        def linked() -> dict[str, Mapping[str, Sequence[int]]]:
+            return {
+                kind: {name: [own for at in found for own in partners.get(at, ())] for name, found in names.items()}
+                for kind, names in others.ways.items()
+            }
+
+        return replace(cls.of_corpus(corpus, modality), linked=linked)
 
 
 class Match(NamedTuple):

@@ -114,6 +114,29 @@ def test_vectors_whose_side_is_not_said_are_not_of_the_other_one_because_an_id_i
 
 
 @pytest.mark.parametrize(
+    ("side", "other", "name"), [("caption", "image", "image_id"), ("image", "caption", "caption_id")]
+)
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+def test_rows_with_ids_of_what_they_belong_to_are_not_taken_by_position(store, tmp_path, side, other, name, suffix):
+    """Captions with the ids of their images were taken in the order of the corpus."""
+    whole = make_corpus(20)
+    corpus = replace(whole, captions=whole.captions.take(np.arange(0, 40, 2)))
+    store.write_corpus(corpus)
+    ids, file = corpus.items(other)["id"].take(ORDER).to_pylist(), tmp_path / f"x{suffix}"
+    if suffix == ".npz":
+        np.savez(file, vectors=UNIT[ORDER], **{name: ids})
+    else:
+        pd.DataFrame({name: ids, "vector": [*UNIT[ORDER]]}).to_parquet(file)
+    import_embeddings(store, encoder="m", corpus="toy", **{f"{side}s": file})
+    np.testing.assert_allclose(store.vectors(encoder="m", corpus="toy", modality=side).matrix, UNIT, atol=1e-6)
+    store.write_corpus(whole)
+    images = np.repeat(whole.images["id"].to_pylist()[::-1], 2)
+    np.savez(tmp_path / "y.npz", vectors=np.repeat(UNIT, 2, 0), image_id=images)
+    with pytest.raises(RequestError, match=r"`image_id` holds ids of images, and .* is an id of 2 of the captions"):
+        import_embeddings(store, encoder="n", corpus=whole.fingerprint, captions=tmp_path / "y.npz")
+
+
+@pytest.mark.parametrize(
     ("cells", "message"),
     [
         (ORDER + 100_000, r"`sku` holds no ids of the images, first '1000\d\d'; .*in a column or array `image_id`"),
