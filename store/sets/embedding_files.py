@@ -5,7 +5,7 @@
 | .npy | the array, shape (n, dim) | file ``<name>.ids.txt``, one per line, or the like |
 | .npz, .pt | the array ``embeddings``, that of this side, or the only one | any list of texts or whole numbers |
 | .safetensors | the same | ``ids`` in the metadata, a JSON list |
-| .parquet | column ``embedding`` (a list, or a list of lists) | any column of texts or whole numbers |
+| .parquet | column ``embedding`` (a list, or a list of lists), or one for each component | texts, whole numbers |
 | .csv, .tsv | every numeric column, but for whole numbers among real ones | the others |
 | .json, .jsonl | the list of numbers in each row | the others |
 
@@ -37,7 +37,17 @@ from capim.store.forms import FORMS, renamed
 from capim.store.schema import texts
 from capim.store.sets.columns_read import tell
 from capim.store.sets.rows import ROWS_AT_ONCE, StoredRows
-from capim.store.sets.vector_files import COLUMN_TYPES, WHOLE, chosen_array, ids_beside, mapped, read_contents, side_of
+from capim.store.sets.vector_files import (
+    COLUMN_TYPES,
+    WHOLE,
+    WIDE,
+    chosen_array,
+    ids_beside,
+    in_counted_order,
+    mapped,
+    read_contents,
+    side_of,
+)
 from capim.store.sets.writing import UNIT_TOLERANCE, Block
 from capim.store.types import Embeddings, EncoderSpec, Modality, VectorKind
 from capim.store.vectors import offsets_of, positions_within
@@ -93,6 +103,7 @@ class EmbeddingParts:
         n: Items.
         columns: Name -> cells that may be ids, ``n`` each.
         others: The same, of columns with the name of the other modality.
+        components: Names of the components of vectors, where each has a column.
         first: Its first items, without values where there are none; all parts have their form.
         array: The name of the array of vectors.
         names: All columns and arrays, by the names of their roles.
@@ -103,6 +114,7 @@ class EmbeddingParts:
     n: int
     columns: Mapping[str, Sequence[object]]
     others: Mapping[str, Sequence[object]]
+    components: Sequence[str]
     first: EmbeddingFile
     read: Callable[[int], Iterator[EmbeddingFile]]
     array: str
@@ -133,7 +145,7 @@ def open_embedding_file(
     with reading(path):
         if path.suffix == ".parquet" and not path.is_dir():
             return _open_parquet(existing_file(path), name, modality, named)
-        arrays, columns = read_contents(path)
+        arrays, columns, components = read_contents(path)
         available = [*arrays, *columns]
         role_of = _roles(available, named, path)
         arrays = {role_of[each]: arrays[each] for each in arrays if each in role_of}
@@ -162,6 +174,7 @@ def open_embedding_file(
         n=n,
         columns=own,
         others=others,
+        components=components,
         first=contents.take(np.arange(min(n, 1))),
         read=read,
         array=name,
@@ -259,10 +272,14 @@ def _open_parquet(path: Path, name: str, modality: Modality | None, named: Seque
     vectors = {each: np.empty((0, 0)) for each, kind in nested.items() if ": int" not in kind and ": uint" not in kind}
     if nested and not (vectors or name):
         raise ValueError(WHOLE.format(next(iter(nested))))
-    if not (name or vectors):
+    real = [
+        each.name for each in schema if pa.types.is_floating(each.type) and role_of.get(each.name) not in COLUMN_TYPES
+    ]
+    wide = [] if name or vectors else [real[at] for at in in_counted_order(real)]
+    if not (name or vectors) and len(wide) < WIDE:
         raise ValueError(f"expected a column named 'embedding', got {', '.join(schema.names)}")
-    array = name or chosen_array(vectors, modality)
-    listed = [each.name for each in schema if any(is_kind(each.type) for is_kind in _OF_IDS)]
+    array = "embeddings" if wide else name or chosen_array(vectors, modality)
+    listed = [each.name for each in schema if any(is_kind(each.type) for is_kind in _OF_IDS) and each.name not in wide]
     cells = pq.read_table(path, columns=[each for each in listed if role_of.get(each) not in COLUMN_TYPES])
     listed_by_role = {role_of[each]: cells[each].to_pylist() for each in cells.column_names if each in role_of}
     own, of_other_side = _of_side(listed_by_role, modality)
@@ -272,8 +289,8 @@ def _open_parquet(path: Path, name: str, modality: Modality | None, named: Seque
         widths = set[int]()
         with reading(path), pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
             # pre-buffered, all that was read stays in memory until the end
-            for batch in file.iter_batches(n_items, columns=[array, *others.values()]):
-                part = _of_batch(batch, array, others)
+            for batch in file.iter_batches(n_items, columns=[*(wide or [array]), *others.values()]):
+                part = _of_batch(batch, wide or array, others)
                 _refuse_faults(path, part)
                 widths.add(part.values.shape[1])
                 if len(widths) > 1:
@@ -285,15 +302,24 @@ def _open_parquet(path: Path, name: str, modality: Modality | None, named: Seque
         n=n,
         columns=own,
         others=of_other_side,
+        components=wide,
         first=first,
         read=read,
         array=role_of.get(array, array),
-        names=[*role_of.values()],
+        names=[*([array] if wide else ()), *(role for column, role in role_of.items() if column not in wide)],
         available=schema.names,
     )
 
 
-def _of_batch(batch: pa.RecordBatch, name: str, others: Mapping[str, str]) -> EmbeddingFile:
+def _of_batch(batch: pa.RecordBatch, name: str | Sequence[str], others: Mapping[str, str]) -> EmbeddingFile:
+    """Return the items of a batch: of a column of vectors, or of columns of their components."""
+    columns: dict[str, Any] = {
+        role: batch.column(column).to_numpy(zero_copy_only=False).astype(COLUMN_TYPES[role])
+        for role, column in others.items()
+    }
+    if not isinstance(name, str):
+        components = [batch.column(each).to_numpy(zero_copy_only=False) for each in name]
+        return EmbeddingFile(values=np.column_stack(components), columns=columns)
     vectors = cast(pa.ListArray, batch.column(name))
     offsets = None
     if pa.types.is_nested(vectors.flatten().type):
@@ -302,10 +328,6 @@ def _of_batch(batch: pa.RecordBatch, name: str, others: Mapping[str, str]) -> Em
     widths = np.unique(vectors.value_lengths().to_numpy(zero_copy_only=False))
     if len(widths) != 1:
         raise ValueError(f"vectors have different lengths: {', '.join(map(str, widths[:5].tolist()))}")
-    columns: dict[str, Any] = {
-        role: batch.column(column).to_numpy(zero_copy_only=False).astype(COLUMN_TYPES[role])
-        for role, column in others.items()
-    }
     values = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, int(widths[0]))
     return EmbeddingFile(values=values, offsets=offsets, columns=columns)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, noted
-from capim.store.schema import Import, Result
+from capim.store.schema import Import, Result, texts
 from capim.store.sets.columns_read import columns_of_match, telling
 from capim.store.sets.embedding_files import EmbeddingParts, are_unit_float16, blocks_of, open_embedding_file
 from capim.store.sets.matching import NOT_VERIFIED, POSITION, Items, Match, key_of, match, plain_name
@@ -281,6 +281,10 @@ def _plan(
     items = ItemIndex.of(corpus, file.modality)
     rounding, checksums, n_vectors = 0.0, np.zeros(len(items), np.uint32), 0
     try:
+        for side in MODALITIES:
+            names = {*texts(corpus.items(side)["id"])}
+            if len(contents.components) == len(names) and names == {*contents.components} and not min(names).isdigit():
+                raise RequestError(f"its columns are the ids of the {side}s: give a matrix of scores as --scores FILE")
         matched = match_items(contents, Items.of_corpus(corpus, file.modality), corpus.name, by_position=by_position)
         if matched.by.startswith(POSITION) and contents.others and not by_position:
             partners = Items.by_partners(corpus, file.modality)

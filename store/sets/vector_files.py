@@ -44,7 +44,7 @@ WHOLE = (
     "{} holds whole numbers and is no embedding; it looks like a run: call the columns query_id and items, and import "
     "it with --run FILE; vectors of whole numbers are read from an .npz file of floating point numbers"
 )
-_WIDE = 4  # columns of real numbers, at least, among which whole numbers are not components
+WIDE = 4  # columns of real numbers, at least, among which whole numbers are not components
 _SMALL = 256 << 20  # bytes that are expanded whatever they were compressed to
 _MOST_TIMES = 50  # vectors compress to 4/5; only arrays that repeat one value shrink to less
 _COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
@@ -63,10 +63,12 @@ class Contents(NamedTuple):
     Attributes:
         arrays: Name -> array of numbers.
         columns: Name -> cells that may be ids, one a row.
+        components: Names of the components of vectors, where each has a column.
     """
 
     arrays: Mapping[str, NDArray[Any]]
     columns: Mapping[str, Sequence[object]]
+    components: Sequence[str] = ()
 
 
 def side_of(name: str) -> Modality | None:
@@ -133,7 +135,7 @@ def _expanded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
         if dtype.hasobject:
             raise ValueError(
                 f"array {member.filename!r} holds Python objects, and reading them runs code; save ids as text, with "
-                "ids.astype(str)"
+                "ids.astype(str), and items of several vectors as numpy.concatenate(items) with their lengths"
             )
         if n_bytes != member.file_size - file.tell():
             raise ValueError(f"array {member.filename!r} does not hold the {n_bytes:,} bytes of its shape {shape}")
@@ -238,7 +240,7 @@ def _read_torch(path: Path) -> Contents:
 
     def plain(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return _array(value)
+            return [*map(_array, value.unbind())] if value.is_nested else _array(value)
         if isinstance(value, list | tuple):
             return [plain(each) for each in value]
         return {name: plain(each) for name, each in value.items()} if isinstance(value, dict) else value
@@ -260,6 +262,10 @@ def named_contents(named: Mapping[Any, Any]) -> Contents:
     forms = {(each.ndim, each.shape, each.dtype.kind) for each in vectors}
     if len(vectors) == len(named) > 1 and len(forms) == 1 and next(iter(forms))[::2] == (1, "f"):
         return Contents({"embeddings": np.stack(vectors)}, {"ids": list(named)})
+    others = {"mask", *COLUMN_TYPES, *VECTOR_NAMES}
+    are_items = not any(side_of(str(name)) or str(name).lower() in others for name in named)
+    if len(vectors) == len(named) > 2 and are_items and {(ndim, kind) for ndim, _, kind in forms} == {(2, "f")}:
+        return Contents(_stacked("embeddings", vectors), {"ids": [*map(str, named)]})
     arrays: dict[str, NDArray[Any]] = {}
     columns: dict[str, Sequence[object]] = {}
     for name, each in named.items():
@@ -293,15 +299,19 @@ def _read_csv(path: Path) -> Contents:
     rows = [*records(path)]
     if not rows:
         raise ValueError("the file is empty")
+    n = len(rows[0])
+    if other := next(((at, len(row)) for at, row in enumerate(rows, start=1) if len(row) != n), None):
+        raise ValueError(f"line {other[0]} has {other[1]} cells, expected {n} as in line 1")
     rows = _with_points(rows)
     counted = [cell for cell in rows[0] if is_number(cell)]  # pandas counts components that have no names
     has_header = len(counted) > 1 and counted in ([str(n + at) for n in range(len(counted))] for at in (0, 1))
     has_header = has_header or not (is_number(rows[0][-1]) or rows[0][-1].startswith("["))
     header = rows.pop(0) if has_header else [""] * len(rows[0])
     cells = list(zip(*rows, strict=True)) or [()] * len(header)
+    numbers: list[int] = []
     lists = next((at for at, column in enumerate(cells) if column and all(c.startswith("[") for c in column)), None)
     if lists is not None:
-        vectors = _matrix(map(json.loads, cells[lists]))
+        vectors = _matrix(map(_listed, cells[lists]))
         rest = [at for at in range(len(cells)) if at != lists]
     else:
         named = [plain_name(name) in USUAL or (has_header and not name) for name in header]  # "": pandas' index
@@ -311,33 +321,54 @@ def _read_csv(path: Path) -> Contents:
         ]
         numbers = [at for at in range(len(cells)) if at not in rest]
         for at in rest:
-            wrong = [cell for cell in cells[at] if not is_number(cell)]
+            wrong = [row for row, cell in enumerate(cells[at]) if not is_number(cell)]
             if not named[at] and 2 * len(wrong) < len(rows):
-                raise ValueError(
-                    f"column {header[at] or at + 1}: expected numbers, or `id` as its name, got {wrong[0]!r}"
-                )
+                got = f"{cells[at][wrong[0]]!r} in row {wrong[0] + 1}"
+                raise ValueError(f"column {header[at] or at + 1}: expected numbers, or `id` as its name, got {got}")
         if len(rest) > 1 and [*cells[rest[0]]] == [*map(str, range(len(rows)))] and not header[rest[0]]:
             rest = rest[1:]  # pandas' index
-        _refuse_others([header[at] for at in numbers])
+        numbers = [numbers[at] for at in in_counted_order([header[at] for at in numbers])]
         if not numbers:
             raise ValueError(f"no column of numbers, between commas, semicolons, tabs or |; it has {some(header, 20)}")
         vectors = np.array([[float(row[at]) for at in numbers] for row in rows], dtype=np.float32)
-    return Contents({"embeddings": vectors}, {header[at] or "id": [*map(text_of_csv, cells[at])] for at in rest})
+    ids = {header[at] or "id": [*map(text_of_csv, cells[at])] for at in rest}
+    return Contents({"embeddings": vectors}, ids, [header[at] for at in numbers])
 
 
-def _refuse_others(names: Sequence[str]) -> None:
-    """Raise ``ValueError`` if most columns of numbers are called ``f0``, ``f1``, …, and others are not."""
+def _listed(cell: str) -> list[float]:
+    try:
+        listed: list[float] = json.loads(cell)
+    except ValueError as fault:
+        way = "NumPy prints its arrays rounded: save them as Parquet, or with numpy.savez"
+        raise ValueError(f"expected a list of numbers like [0.1, 0.2], got {cell!r:.40}; {way}") from fault
+    return listed
+
+
+def in_counted_order(names: Sequence[str]) -> list[int]:
+    """Return the places of components in the order of the numbers in their names; as they are without such names.
+
+    Raises:
+        ValueError: If most are called ``f0``, ``f1``, …, and others are not.
+
+    Examples:
+        >>> in_counted_order(["f0", "f1", "f10", "f2"]), in_counted_order(["b", "a"])
+        ([0, 1, 3, 2], [0, 1])
+    """
     stems = [name.rstrip("0123456789") for name in names]
     usual, n_usual = Counter(stems).most_common(1)[0] if stems else ("", 0)
     others = [name for name, stem in zip(names, stems, strict=True) if stem != usual]
     if others and 2 * n_usual > len(names):
         raise ValueError(f"column {others[0]} is not called like the components, {usual}0 and so on: leave it out")
+    counts = [name[len(usual) :] for name in names]
+    if others or not all(counts) or len({*map(int, counts)}) < len(names):
+        return [*range(len(names))]
+    return sorted(range(len(names)), key=lambda at: int(counts[at]))
 
 
 def _with_points(rows: list[list[str]]) -> list[list[str]]:
     """Return the rows with points for decimal commas, in columns that have nothing else below the first row."""
     below = rows[1:] or rows
-    commas = {at for at in range(len(rows[0])) if all(len(row) > at and _COMMA.fullmatch(row[at]) for row in below)}
+    commas = {at for at in range(len(rows[0])) if all(_COMMA.fullmatch(row[at]) for row in below)}
     if not commas:
         return rows
     return [[cell.replace(",", ".") if at in commas else cell for at, cell in enumerate(row)] for row in rows]
@@ -351,7 +382,7 @@ def _not_components(header: Sequence[str], cells: Sequence[Sequence[str]]) -> li
     """
     whole = [all(re.fullmatch(r"-?\d+", cell) for cell in column) for column in cells]
     real = [not is_whole and all(map(is_number, column)) for is_whole, column in zip(whole, cells, strict=True)]
-    if sum(real) < _WIDE or sum(real) <= sum(whole):
+    if sum(real) < WIDE or sum(real) <= sum(whole):
         return [False] * len(cells)
     found = [is_whole and (at < real.index(True) or len({*cells[at]}) > 1) for at, is_whole in enumerate(whole)]
     for at, column in enumerate(cells):
@@ -381,7 +412,12 @@ def _read_json(path: Path) -> Contents:
     real = {name: column for name, column in lists.items() if not _are_whole(column)}
     ids = {name: column for name, column in cells.items() if not any(isinstance(one, list | dict) for one in column)}
     if not lists:
-        raise ValueError(f"expected a list of numbers in every row, got {some([*names], 20)}")
+        lacking = {name: [at for at, one in enumerate(column) if not is_vector(one)] for name, column in cells.items()}
+        name = min(lacking, key=lambda name: len(lacking[name]), default="")
+        got = f"{some([*names], 20)}; several vectors of an item are read from Parquet or .npz"
+        if name and len(lacking[name]) < len(rows):
+            got = f"{str(cells[name][lacking[name][0]])!r:.40} as {name} in row {lacking[name][0] + 1}"
+        raise ValueError(f"expected a list of numbers in every row, got {got}")
     return Contents({name: _matrix(column) for name, column in (real or lists).items()}, ids)
 
 
@@ -404,6 +440,8 @@ def _matrix(rows: Iterable[list[float]]) -> NDArray[np.float32]:
     listed = [*rows]
     if _are_whole(listed):
         raise ValueError(WHOLE.format(f"{listed[0]!r:.40}"))
+    if other := next((at for at, row in enumerate(listed) if len(row) != len(listed[0])), 0):
+        raise ValueError(f"row {other + 1} has {len(listed[other])} numbers, expected {len(listed[0])} as in row 1")
     matrix: NDArray[np.float32] = np.array(listed, dtype=np.float32)
     return matrix
 

@@ -86,13 +86,13 @@ def _value_faults(spec: EncoderSpec, block: Block, items: ItemIndex) -> Iterator
     finite = np.isfinite(squares)
     norms = np.sqrt(np.where(finite, squares, 0.0))
     wrong = ~finite | (np.abs(norms - 1.0) > UNIT_TOLERANCE)
+    first_bad = np.full(len(block), -1, dtype=np.int64)  # of every item: its first wrong vector
     if wrong.any():
-        first_bad = np.full(len(block), -1, dtype=np.int64)  # of every item: its first wrong vector
         vectors = np.flatnonzero(wrong)[::-1]
         owners = np.searchsorted(offsets_of(embeddings.counts), vectors, side="right") - 1
         first_bad[owners] = vectors
         yield from _rows(first_bad >= 0, ids, lambda row: _vector_words(spec, embeddings, int(first_bad[row]), row))
-    bad_norm = ~np.isfinite(embeddings.norms) | (embeddings.norms <= 0)
+    bad_norm = (~np.isfinite(embeddings.norms) | (embeddings.norms <= 0)) & (first_bad < 0) & (embeddings.counts > 0)
     yield from _rows(bad_norm, ids, lambda row: f"norm before normalisation is {embeddings.norms[row]}, expected > 0")
     layouts = embeddings.layouts or ()
     faults = [layout_fault(*each) for each in zip(layouts, embeddings.counts.tolist(), strict=True)] if layouts else []
@@ -120,7 +120,7 @@ def _rows(wrong: NDArray[np.bool_], ids: pa.Array, words: Callable[[int], str]) 
     """Yield a fault for each of the first few wrong rows, and the number of further ones."""
     rows = np.flatnonzero(wrong)
     for row in rows[:_SHOWN].tolist():
-        yield f"row {row} (id {ids[row].as_py()!r}): {words(row)}"
+        yield f"{ids[row].as_py()!r}: {words(row)}"  # its row here is not that of the file
     if len(rows) > _SHOWN:
         yield f"… and {len(rows) - _SHOWN} more rows with the same fault"
 

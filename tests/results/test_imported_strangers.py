@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -77,7 +78,7 @@ def test_published_values_are_fractions_and_each_is_one(rows: str, fault: str, t
     ("name", "text", "message"),
     [
         *(
-            ("v.csv", f"id,a,b\ni0,0.5,{cell}\ni1,0.1,0.2\ni2,0.3,0.4\n", "column b: expected numbers")
+            ("v.csv", f"id,a,b\ni0,0.5,{cell}\ni1,0.1,0.2\ni2,0.3,0.4\n", "column b: expected numbers.* in row 1")
             for cell in CELLS
         ),
         ("v.csv", "i0 0.5 0.1\ni1 0.1 0.2\n", "no column of numbers, between commas"),
@@ -87,6 +88,15 @@ def test_published_values_are_fractions_and_each_is_one(rows: str, fault: str, t
             "column aesthetic is not called like the components, f0 and",
         ),
         ("v.json", '{"i0": [0.5, true], "i1": [0.1, 0.2]}', ""),  # a truth value is no component
+        ("v.json", '[{"v": [0.5]}, {"v": [0.5, 1]}]', "row 2 has 2 numbers, expected 1 as in row 1"),
+        ("v.json", '[{"v": [0.5]}, {"v": null}]', "list of numbers in every row, got 'None' as v in row 2"),
+        ("v.json", '[{"v": [[0.5]]}]', "several vectors of an item are read from Parquet or .npz"),
+        ("v.csv", "id,a,b\ni0,0.5,0.1\ni1,0.5\n", "line 3 has 2 cells, expected 3 as in line 1"),
+        (
+            "v.csv",
+            "id,v\ni0,[0.5 0.1]\n",
+            r"expected a list of numbers like \[0.1, 0.2\], got '\[0.5 0.1\]'; NumPy prints",
+        ),
     ],
 )
 def test_numbers_that_are_no_components_and_cells_that_are_no_numbers_are_refused(
@@ -96,6 +106,29 @@ def test_numbers_that_are_no_components_and_cells_that_are_no_numbers_are_refuse
     (tmp_path / name).write_text(text)
     with pytest.raises(RequestError, match=message):
         open_embedding_file(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_components_in_columns_are_in_the_order_of_their_numbers(suffix: str, tmp_path: Path) -> None:
+    """Columns that were sorted as texts, as of one side only, exchanged the components of all vectors."""
+    table = pd.DataFrame({f"f{at}": [at / 64] for at in sorted(range(12), key=str)}).assign(sku="a")
+    table.to_csv(tmp_path / "v.csv", index=False) if suffix == ".csv" else table.to_parquet(tmp_path / "v.parquet")
+    contents = open_embedding_file(tmp_path / f"v{suffix}")
+    assert contents.first.values.tolist() == [[at / 64 for at in range(12)]]
+    assert contents.columns["sku"] == ["a"]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".pt"])
+def test_items_of_several_vectors_by_their_ids_are_read(suffix: str, tmp_path: Path) -> None:
+    items = {f"p{n}": np.full((n, 2), n / 8) for n in (1, 3, 2)}
+    if suffix == ".npz":
+        np.savez(tmp_path / "v.npz", **items)  # type: ignore[arg-type]
+    else:
+        torch.save({name: torch.tensor(each) for name, each in items.items()}, tmp_path / "v.pt")
+    contents = open_embedding_file(tmp_path / f"v{suffix}")
+    [whole] = contents.read(3)
+    assert (contents.columns["ids"], whole.offsets.tolist()) == ([*items], [0, 1, 4, 6])  # type: ignore[union-attr]
+    assert whole.values.tolist() == np.concatenate([*items.values()]).tolist()
 
 
 SCORES = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]])

@@ -1,4 +1,4 @@
-"""Nothing wrong is ever written: every fault is named with row and id before the first byte."""
+"""Nothing wrong is ever written: every fault is named with its id before the first byte."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def with_value(block: Block, at, value: float) -> Block:
 
 
 BAD_VECTORS = [
-    ("single", (3, 5), np.nan, r"row 3 \(id 'i00003'\): NaN at component 5"),
-    ("single", (3, 0), np.inf, r"row 3 \(id 'i00003'\): infinity at component 0"),
-    ("single", (3, 1), 1e6, r"row 3 \(id 'i00003'\): 1e\+06 is beyond float16"),
-    ("single", 3, 0.0, r"row 3 \(id 'i00003'\): all components are zero"),
-    ("single", (3, 1), 7.0, r"row 3 \(id 'i00003'\): norm is 7\.\d+, expected 1 within 0\.001: normalise"),
+    ("single", (3, 5), np.nan, r"'i00003': NaN at component 5"),
+    ("single", (3, 0), np.inf, r"'i00003': infinity at component 0"),
+    ("single", (3, 1), 1e6, r"'i00003': 1e\+06 is beyond float16"),
+    ("single", 3, 0.0, r"'i00003': all components are zero"),
+    ("single", (3, 1), 7.0, r"'i00003': norm is 7\.\d+, expected 1 within 0\.001: normalise"),
     ("single", slice(None), 0.0, "and 3 more rows"),
     # items 0, 1, 2 have 1, 2, 3 vectors: vector 4 of all is the second of item 2
-    ("multi", (4, 0), np.nan, r"row 2 \(id 'i00002'\): vector 1: NaN at component 0"),
+    ("multi", (4, 0), np.nan, r"'i00002': vector 1: NaN at component 0"),
 ]
 
 
@@ -48,7 +48,7 @@ def writing(store):
 
 
 @pytest.mark.parametrize(("vectors", "at", "value", "message"), BAD_VECTORS)
-def test_bad_vectors_are_refused_with_row_and_id_and_counted_where_they_are_many(writing, vectors, at, value, message):
+def test_bad_vectors_are_refused_with_their_id_and_counted_where_they_are_many(writing, vectors, at, value, message):
     with pytest.raises(RequestError, match=message):
         writing(lambda block: with_value(block, at, value), storage="float16", vectors=vectors)
 
@@ -59,13 +59,13 @@ BAD_BLOCKS = [
     ({"ords": np.array([0, 1, 2, 3, 4, 5, 6, -1])}, "position -1 is outside the corpus"),
     ({"input_shas": [""] * 7}, "for 8 positions, got 8 embeddings and 7 input hashes"),
     ({"values": np.ones((8, 8), np.float32)}, "vectors have 8 components, encoder 'enc' has dim 16"),
-    ({"norms": np.abs(np.arange(8.0) - 1)}, r"row 1 \(id 'i00001'\): norm before normalisation is 0"),
+    ({"norms": np.abs(np.arange(8.0) - 1)}, r"'i00001': norm before normalisation is 0"),
     ({"offsets": np.arange(9)}, "vectors are multi, encoder 'enc' gives single"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "message"), BAD_BLOCKS)
-def test_bad_blocks_are_refused_with_row_and_id(writing, changes, message):
+def test_bad_blocks_are_refused_with_their_id(writing, changes, message):
     def change(block):
         of_block = changes.keys() <= vars(block).keys()
         return replace(block, **changes if of_block else {"embeddings": replace(block.embeddings, **changes)})
@@ -80,7 +80,7 @@ def test_an_item_without_vectors_is_refused(writing):
         offsets[1] = 0
         return replace(block, embeddings=replace(block.embeddings, offsets=offsets))
 
-    with pytest.raises(RequestError, match=r"row 0 \(id 'i00000'\): no vector"):
+    with pytest.raises(RequestError, match=r"'i00000': no vector"):
         writing(empty_first, vectors="multi")
 
 

@@ -77,8 +77,8 @@ IDS = np.array([f"i{position:05d}" for position in range(20)])
         (bad(GOOD, ids=np.array([*IDS[:19], "nope"])), "`ids`: 1 of 20 ids are not among .* first 'nope' in row 20"),
         (bad(GOOD, ids=np.array([*IDS[:19], "i00003"])), "more than one row, first 'i00003' in rows 4 and 20"),
         (bad(GOOD, ids=np.array([*IDS[:19], "i00000"])), r"first 'i00000' in rows 1 and 20"),
-        (bad(np.where(np.arange(20)[:, None] == 7, np.nan, GOOD)), r"row 7 \(id 'i00007'\): NaN"),
-        (bad(np.where(np.arange(20)[:, None] == 7, 0, GOOD)), r"row 7 \(id 'i00007'\): all components are zero"),
+        (bad(np.where(np.arange(20)[:, None] == 7, np.nan, GOOD)), r"'i00007': NaN"),
+        (bad(np.where(np.arange(20)[:, None] == 7, 0, GOOD)), r"'i00007': all components are zero"),
         (bad(np.ones((20, 8), int)), "expected floating point numbers"),
         (bad(np.ones(20, np.float32)), r"expected floating point .* of shape \(20,\)"),
         (bad(GOOD, offsets=np.arange(20)), "offsets must increase from 0 to 20"),
@@ -134,6 +134,15 @@ def test_rows_with_ids_of_what_they_belong_to_are_not_taken_by_position(store, t
     np.savez(tmp_path / "y.npz", vectors=np.repeat(UNIT, 2, 0), image_id=images)
     with pytest.raises(RequestError, match=r"`image_id` holds ids of images, and .* is an id of 2 of the captions"):
         import_embeddings(store, encoder="n", corpus=whole.fingerprint, captions=tmp_path / "y.npz")
+
+
+def test_a_matrix_of_scores_is_no_table_of_vectors(other, tmp_path):
+    """Its columns are ids, which may be counted as components are."""
+    corpus = make_corpus(20)
+    table = pd.DataFrame(np.random.default_rng(1).random((40, 20)), corpus.captions["id"], corpus.images["id"])
+    table.to_csv(tmp_path / "x.csv")
+    with pytest.raises(RequestError, match="its columns are the ids of the images: give a matrix of scores as --score"):
+        import_embeddings(other, encoder="m", corpus="toy", vectors=tmp_path / "x.csv")
 
 
 @pytest.mark.parametrize(

@@ -335,7 +335,7 @@ def read_matrix(path: Path, columns: Columns = NO_COLUMNS) -> ScoreMatrix:
 
 
 def _of_arrays(path: Path, columns: Columns) -> ScoreMatrix:
-    arrays, lists = read_contents(path)
+    arrays, lists, _ = read_contents(path)
     form, every = FORMS["scores"], {**arrays, **lists}
     role_of = renamed(every, columns, form, path)
     named = {role: every[name] for name, role in role_of.items()}
