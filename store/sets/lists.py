@@ -122,7 +122,7 @@ def says_qrels(name: str) -> bool:
 
 
 def _of_lines(path: Path, form: Form) -> Iterator[Cell]:
-    faults = Faults(path)
+    faults, tags = Faults(path), dict[str, None]()
     with opened_text(path) as lines:
         for number, line in enumerate(lines, start=1):
             words = line.split()
@@ -130,10 +130,13 @@ def _of_lines(path: Path, form: Form) -> Iterator[Cell]:
             if places is not None:
                 query, item, cell = (words[place] for place in places)
                 rank = words[3] if len(words) == 6 else None
+                tags |= dict.fromkeys(words[5:])
                 yield Cell(f"line {number}", query, item, cell, form is RUN and len(words) == 3, rank)
             elif words:
                 faults.add(f"line {number}: expected {_line(form)}, got {line.strip()!r:.80}")
     faults.raise_any()
+    if len(tags) > 1:
+        tell(f"warning: {path}: lines of {len(tags)} tags ({some([*tags], 3)}) are taken for one run: give each a file")
 
 
 def _line(form: Form) -> str:

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.schema import UNLISTED, Comparison, Outcome
+from capim.store.sets.columns_read import told
+from capim.store.tables import skipping_bad_rows
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.retrieval import TREC_EVAL
 from capim.tasks.protocols import TREC_EVAL as PROTOCOL
@@ -253,6 +255,19 @@ def test_queries_that_nobody_judged_are_left_out_and_a_query_without_a_list_is_f
     store = EmbeddingStore.open(tmp_path / "w" / "store")
     [rank] = [r.rank_best for r in store.all(Outcome, protocol="t2i/judged") if r.query_id == "q2"]
     assert rank == UNLISTED
+
+
+def test_a_run_whose_items_have_other_ids_than_the_judged_ones_is_a_warning(tmp_path: Path) -> None:
+    """Its values are 0; the lines of a second system in its file, and unknown items that are left out, are named."""
+    write(tmp_path, {"q1": {"007": 1}}, {"other": {"q1": {"7": 2.0}}})
+    corpus = corpus_of_qrels({"q1": {"007": 1}}, [run := read_run(tmp_path / "other.trec")], "trec", origin="q")
+    [note] = outcomes_of_run(run, corpus).left_out
+    assert note == "warning: none of its 1 items is judged, first '7'; judged are such as '007': compare the ids"
+    (tmp_path / "two.trec").write_text("q1 Q0 7 1 2.0 a\nq1 Q0 007 2 1.0 b\nq2 Q0 7 1 1.0 b\nq1 Q0 z 2 1.0 b\n")
+    with told() as lines, skipping_bad_rows(True):
+        left_out = outcomes_of_run(read_run(tmp_path / "two.trec"), corpus).left_out
+    assert left_out == ["2 lines are of queries or items that the corpus does not have, left out"]
+    assert "two.trec: lines of 2 tags (a, b) are taken for one run: give each a file" in "".join(lines)
 
 
 def test_precision_and_r_precision_of_judged_documents_are_means_over_the_orders_of_ties() -> None:

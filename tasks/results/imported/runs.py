@@ -29,7 +29,7 @@ from capim.store.forms import NO_COLUMNS, Columns
 from capim.store.schema import JUDGED, TOP, UNLISTED, texts
 from capim.store.sets.lists import QRELS, RUN, first_line, read_lists
 from capim.store.sets.matching import Items, key_of, left_out_of
-from capim.store.tables import NAMED, read_json, suffix_of, uncompressed
+from capim.store.tables import NAMED, read_json, skips_bad_rows, suffix_of, uncompressed
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus
 from capim.tasks.protocols import JUDGED_QUERIES, MAIN_OF_JUDGED, TREC_EVAL, Protocol
@@ -45,6 +45,7 @@ Qrels: TypeAlias = dict[str, dict[str, int]]
 """Query id -> item id -> grade."""
 
 UNJUDGED = "no document is judged relevant to this query"
+_LEAVE_OUT = "; --skip-bad-rows leaves them out"
 
 
 def read_run(path: Path, columns: Columns = NO_COLUMNS) -> Run:
@@ -172,11 +173,21 @@ def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list
     out = dict.fromkeys(query for query in run if query in known and query not in asked)
     own = {query: items for query, items in run.items() if query not in out}
     notes = [f"{len(out)} lists are of queries that the corpus left out, first {next(iter(out))!r}"] if out else []
+    if skips_bad_rows():
+        items = _item_ords(task, corpus)
+        kept = {q: {item: s for item, s in scores.items() if item in items} for q, scores in own.items() if q in asked}
+        if n := sum(map(len, own.values())) - sum(map(len, kept.values())):
+            notes.append(f"{n:,} lines are of queries or items that the corpus does not have, left out")
+        own = kept
     if task.grades is not None and own.keys() & asked:
         unjudged = [query for query in own if query not in asked]
         own = {query: items for query, items in own.items() if query in asked}
         if unjudged:
             notes.append(f"{len(unjudged)} lists are of queries that nobody judged, left out, first {unjudged[0]!r}")
+        judged, items = {*texts(corpus.relevance["item_id"])}, dict.fromkeys(chain.from_iterable(own.values()))
+        if items and not judged & items.keys():
+            like = f"first {next(iter(items))!r}; judged are such as {min(judged)!r}"
+            notes.append(f"warning: none of its {len(items):,} items is judged, {like}: compare the ids")
         missing = [query for query in task.query_ids.tolist() if query not in own]
         own |= {query: {} for query in missing}
         if missing:
@@ -197,17 +208,19 @@ def _faults(run: Run, task: RetrievalTask, corpus: Corpus) -> list[str]:
     faults = []
     absent = [query for query in task.query_ids.tolist() if query not in run]
     if absent:
-        faults.append(f"{len(absent)} of {len(queries)} queries have no list, first {absent[0]!r}")
+        faults.append(f"{len(absent)} of {len(queries)} queries have no list, first {absent[0]!r}: give each one")
     unknown = [query for query in run if query not in queries]
     if unknown:
-        faults.append(f"{len(unknown)} lists are of none of the {len(queries)} queries, first {unknown[0]!r}")
+        faults.append(
+            f"{len(unknown)} lists are of none of the {len(queries)} queries, first {unknown[0]!r}{_LEAVE_OUT}"
+        )
     stray = {item: query for query, scores in run.items() for item in scores if item not in items}
     if stray:
         item = next(iter(stray))
         known = next(iter(items), "")
         faults.append(
             f"{len(stray)} items are not in the gallery, first {item!r} in the list of {stray[item]!r}; ids look like "
-            f"{known!r}"
+            f"{known!r}{_LEAVE_OUT}"
         )
     if len(task.galleries) > 1:
         faults.append("its queries search several galleries, one list each; name a protocol with one gallery")
