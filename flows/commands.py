@@ -267,7 +267,7 @@ def _parameter(
         "negative": (),
         "group": _GROUPS[panel],
         "metavar": None if get_origin(kind) is Literal else metavar,
-        "converter": _names if kind == tuple[str, ...] and not positional else None,
+        "converter": _whole if kind is int else _names if kind == tuple[str, ...] and not positional else None,
     }
     if twin := OTHER_NUMBER.get(name):
         settings |= {"alias": f"--{twin}", "completer": _complete, "allow_repeating": None if kind is str else True}
@@ -300,6 +300,13 @@ def _names(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
     if not all(parts):
         raise ValueError("expected names separated by commas; without the option all are taken")
     return tuple(name for part in parts for name in part)
+
+
+def _whole(_: object, tokens: Sequence[Token]) -> int:
+    """Return the whole number of an option; cyclopts rounds others."""
+    if not re.fullmatch(r"[+-]?[0-9]+", tokens[-1].value):
+        raise ValueError(f"expected a whole number, got {tokens[-1].value!r}")
+    return int(tokens[-1].value)
 
 
 def _complete(context: CompletionContext) -> list[str]:

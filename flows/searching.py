@@ -64,7 +64,7 @@ def find(
 
     if vector is not None and (text or image):
         raise RequestError("a vector is a query on its own; leave out the text and the image")
-    if vector is None and not (text or image):
+    if vector is None and not ((text or "").strip() or image):
         raise RequestError("give what to search for: a text, or --image FILE, or both, or --vector FILE.npy")
     if text and any(0xD800 <= ord(character) < 0xE000 for character in text):
         raise RequestError(f"the text {text!r} is not UTF-8; give it in UTF-8")

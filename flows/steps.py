@@ -380,6 +380,8 @@ def _apart(config: RunConfig) -> str:
 
     store = EmbeddingStore.open(config.store_uri)
     sets = [each.sets for each in find_evaluations.fn(replace(config.selection, protocols=()))]
+    if len({of.encoder_fingerprint for of in sets}) == 1:
+        return f"{sets[0].encoder}: expected two encoders or more: `capim results` shows the values of one"
     revisions = [f"{of.encoder}@{store.encoder(of.encoder_fingerprint).revision}" for of in sets]
     states = [f"{name} on {of.corpus} ({of.corpus_fingerprint})" for name, of in zip(revisions, sets, strict=True)]
     how = "`capim embed` or `capim import`, then `capim evaluate`, bring them to one state of a corpus"

@@ -322,6 +322,8 @@ def query(
         timeout: time limit in seconds (default: none)
         memory: memory for the work and for the answer, such as 500MB (default: 4GiB)
     """
+    if timeout is not None and not timeout > 0:
+        raise RequestError(f"--timeout must be above 0 seconds, got {timeout:g}")
     store, most = open_store(workspace), run_config({"memory": memory}).memory
     return Rows(rows=store.sql(sql, seconds=timeout, memory=most), none=lambda: unknown_texts(store, sql))
 

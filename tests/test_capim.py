@@ -247,6 +247,7 @@ def test_a_search_by_a_vector_finds_the_item_that_it_belongs_to(workspace: capim
     ("query", "message"),
     [
         ({}, "give what to search for: a text, or image=FILE, or both, or vector=FILE.npy"),
+        ({"text": " "}, "give what to search for"),
         ({"text": "a cat", "vector": np.ones(8)}, "a vector is a query on its own"),
         ({"vector": np.ones(7)}, r"a vector has shape \(1, 7\); expected shape \(dim,\), dim 8, as encoder 'one' has"),
         ({"vector": np.ones((2, 8))}, r"has shape \(2, 8\); expected"),

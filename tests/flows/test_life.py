@@ -209,6 +209,7 @@ def test_two_revisions_are_compared_or_the_command_is_named_that_makes_it_possib
     both = ",".join(map(EmbeddingStore.open(workspace / "store").fingerprint_of, ("ours@v1", "ours@v2")))
     for words, fault in (
         (f"watch --encoders {both} --quiet", "a watch follows one revision of an encoder"),
+        ("compare --encoders ours@v1", "ours: expected two encoders or more"),
         ("results --encoders ours@v9", "encoder 'ours@v9': no revisions begin with 'v9'; it has v1, v2"),
         ("report --encoders ours@v1,ours@v2 --quiet", "a report shows one revision of an encoder"),
     ):

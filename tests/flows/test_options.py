@@ -24,6 +24,7 @@ from capim.flows.commands import COMMANDS
 from capim.flows.config import FIELDS
 from capim.flows.steps import IMPORTS
 from capim.tasks import prefects
+from tests.command import command as run_command
 from tests.flows.commands import leaf_commands
 from tests.test_architecture import product_files
 
@@ -51,6 +52,18 @@ def read_by(function: Any) -> set[str]:
     assert isinstance(definition, ast.FunctionDef)
     nodes = (node for statement in definition.body for node in ast.walk(statement))
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("store prune --keep 2.5", "for --keep: expected a whole number, got '2.5'"),
+        ("search red --encoder a --corpus b -k 1.5", "for -k: expected a whole number, got '1.5'"),
+        ("query 'SELECT 1' --timeout -1", "--timeout must be above 0 seconds, got -1"),
+    ],
+)
+def test_a_number_that_an_option_cannot_have_is_refused_not_rounded(words: str, message: str, tmp_path: Path) -> None:
+    assert message in run_command(words, tmp_path, code=2).err
 
 
 @pytest.mark.parametrize("command", sorted(FUNCTIONS))
