@@ -82,7 +82,7 @@ class Items:
         places = by_id(texts(corpus.images["id"]))
         partners: dict[int, list[int]] = {}
         for caption, image in enumerate(corpus.captions["image_id"].to_pylist()):
-            for place in places.get(image, ()):
+            for place in places.get(image or "", ()):
                 own, other = (place, caption) if modality == "image" else (caption, place)
                 partners.setdefault(other, []).append(own)
 

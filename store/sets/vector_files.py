@@ -182,7 +182,7 @@ def _columns_beside(path: Path, n_rows: int) -> Mapping[str, Sequence[object]]:
             read.append(other.name)
     if read:
         tell(f"{path}: ids are looked for in {', '.join(read)}, next to it")
-    found = found or _metadata_of([path], [n_rows], path.parent.parent / "metadata")
+    found = found or {**_metadata_of([path], [n_rows], path.parent.parent / "metadata")}
     if left and not found:
         tell(f"warning: {path}: {n_rows} rows, and no ids of them next to it: {some([*left.values()], 3)}")
     return found

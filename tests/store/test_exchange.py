@@ -17,6 +17,7 @@ import torch
 
 from capim.store import EmbeddingStore, RequestError
 from capim.store.files import write_row_file
+from capim.store.schema import texts
 from capim.store.sets.columns_read import told
 from capim.store.sets.embedding_files import export_embeddings
 from tests.imported import import_embeddings
@@ -124,14 +125,14 @@ def test_rows_with_ids_of_what_they_belong_to_are_not_taken_by_position(store, t
     store.write_corpus(corpus)
     ids, file = corpus.items(other)["id"].take(ORDER).to_pylist(), tmp_path / f"x{suffix}"
     if suffix == ".npz":
-        np.savez(file, vectors=UNIT[ORDER], **{name: ids})
+        arrays: dict[str, Any] = {"vectors": UNIT[ORDER], name: ids}
+        np.savez(file, **arrays)
     else:
         pd.DataFrame({name: ids, "vector": [*UNIT[ORDER]]}).to_parquet(file)
     import_embeddings(store, encoder="m", corpus="toy", **{f"{side}s": file})
     np.testing.assert_allclose(store.vectors(encoder="m", corpus="toy", modality=side).matrix, UNIT, atol=1e-6)
     store.write_corpus(whole)
-    images = np.repeat(whole.images["id"].to_pylist()[::-1], 2)
-    np.savez(tmp_path / "y.npz", vectors=np.repeat(UNIT, 2, 0), image_id=images)
+    np.savez(tmp_path / "y.npz", vectors=np.repeat(UNIT, 2, 0), image_id=np.repeat(IDS[::-1], 2))
     with pytest.raises(RequestError, match=r"`image_id` holds ids of images, and .* is an id of 2 of the captions"):
         import_embeddings(store, encoder="n", corpus=whole.fingerprint, captions=tmp_path / "y.npz")
 
@@ -139,7 +140,7 @@ def test_rows_with_ids_of_what_they_belong_to_are_not_taken_by_position(store, t
 def test_a_matrix_of_scores_is_no_table_of_vectors(other, tmp_path):
     """Its columns are ids, which may be counted as components are."""
     corpus = make_corpus(20)
-    table = pd.DataFrame(np.random.default_rng(1).random((40, 20)), corpus.captions["id"], corpus.images["id"])
+    table = pd.DataFrame(np.random.default_rng(1).random((40, 20)), texts(corpus.captions["id"]), IDS)
     table.to_csv(tmp_path / "x.csv")
     with pytest.raises(RequestError, match="its columns are the ids of the images: give a matrix of scores as --score"):
         import_embeddings(other, encoder="m", corpus="toy", vectors=tmp_path / "x.csv")

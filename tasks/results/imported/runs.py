@@ -184,10 +184,10 @@ def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list
         own = {query: items for query, items in own.items() if query in asked}
         if unjudged:
             notes.append(f"{len(unjudged)} lists are of queries that nobody judged, left out, first {unjudged[0]!r}")
-        judged, items = {*texts(corpus.relevance["item_id"])}, dict.fromkeys(chain.from_iterable(own.values()))
-        if items and not judged & items.keys():
-            like = f"first {next(iter(items))!r}; judged are such as {min(judged)!r}"
-            notes.append(f"warning: none of its {len(items):,} items is judged, {like}: compare the ids")
+        judged, listed = {*texts(corpus.relevance["item_id"])}, dict.fromkeys(chain.from_iterable(own.values()))
+        if listed and not judged & listed.keys():
+            like = f"first {next(iter(listed))!r}; judged are such as {min(judged)!r}"
+            notes.append(f"warning: none of its {len(listed):,} items is judged, {like}: compare the ids")
         missing = [query for query in task.query_ids.tolist() if query not in own]
         own |= {query: {} for query in missing}
         if missing:
