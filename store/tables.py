@@ -29,7 +29,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from capim.store.errors import RequestError, text_of_csv, unknown
+from capim.store.errors import RequestError, some, text_of_csv, unknown
 from capim.store.files import existing_file, reading
 from capim.store.sets.columns_read import tell
 
@@ -42,7 +42,11 @@ TYPED = (*JSON_LINES, ".json", *PARQUET, *ARROW)
 NAMED = (".csv", ".tsv", *TYPED)
 """Suffixes of tables with named columns."""
 SUFFIXES = (*NAMED, ".txt", ".token")
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+IMAGE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".jp2"),
+    *(".ppm", ".pgm", ".pbm", ".pnm"),
+    *(".heic", ".heif"),  # no format that is read, so that they are listed as left out
+)
 GLANCE = 100  # rows of JSON lines that are read to find their columns
 LISTED = 20  # faulty rows that are named
 _AT_ONCE = 1024  # rows of Parquet and Arrow; often only the first row is requested
@@ -195,7 +199,7 @@ def read_json(file: Path) -> Any:
     except RecursionError as error:
         raise RequestError(f"{file}: its lists and objects are nested too deeply for the JSON reader") from error
     except _RepeatedKeyError as error:
-        raise RequestError(f"{file}: an object in it {error}; the values of one would be lost") from error
+        raise RequestError(f"{file}: an object in it {error}: write its values as a list") from error
 
 
 class _RepeatedKeyError(Exception):

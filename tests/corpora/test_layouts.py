@@ -189,6 +189,12 @@ def test_folders_of_images_without_captions_are_classes(put: Put) -> None:
     assert texts(corpus) == [(None, "a photo of a cat."), (None, "a photo of a dog.")]
 
 
+def test_images_under_rare_suffixes_are_read_and_those_in_other_formats_left_out_by_name(put: Put) -> None:
+    check = check_corpus(put({"cat/3.HEIC": "ftypheic"}, "cat/1.ppm", "cat/2.png", "dog/1.avif"))
+    assert check.facts["images"] == 3
+    assert "image cat/3.HEIC is left out: unknown image format (starts with b'ftypheic')" in check.warnings
+
+
 def test_one_folder_of_images_without_captions_gets_an_error_with_what_is_missing(put: Put) -> None:
     message = refusal(put(None, "only/1.png", "only/2.png"))
     assert "has 2 images in the folders only, and no captions: write captions.csv" in message
