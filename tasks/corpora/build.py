@@ -123,9 +123,10 @@ class Faults:
 
     def raise_or_tell(self) -> None:
         """Raise all faults, which are of rows; or tell of them, where such rows are left out."""
-        if not skips_bad_rows():
-            self.raise_any()
-        for line in self.lines():
+        lines = self.lines()
+        if lines and not skips_bad_rows():
+            raise RequestError([f'{line}; missing = "skip" leaves them out' for line in lines])
+        for line in lines:
             tell(f"warning: {line}; they are left out")
 
 

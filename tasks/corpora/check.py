@@ -34,7 +34,7 @@ _SHOWN_CHANGES = 3
 _NOTHING = pa.array(["", "nan", "none", "null"])
 _Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
 _JUDGED = ("judgements", "fewest relevant per query", "most relevant per query")
-_CODE = re.compile(r"n?[0-9]+")
+_CODE = re.compile(r"n?[0-9]+(\.0)?")
 _LACKS = {"image": "its images have no files", "caption": "its captions have no texts"}
 
 
@@ -241,8 +241,9 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
             "queries have the text of an earlier query",
         ),
         (facts["empty captions"], "captions are empty, or nan, none or null"),
+        (_n_without_answer(complete), "pairs or quadruples have one text, or image, on both sides: no model is right"),
         (
-            0 if facts["quadruples"] or facts["judged"] or facts["labels"] else facts["undescribed"],
+            0 if facts["quadruples"] or facts["undescribed"] == facts["images"] else facts["undescribed"],
             "images have no caption: they are distractors in the gallery",
         ),
         (facts["without bytes"], "images are ids without files: only imported embeddings can be evaluated"),
@@ -250,7 +251,7 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
         if count:
             lines.append(f"{count:,} {text}")
     if facts["labels"] and (codes := _codes(complete)):
-        names = ", ".join(f'{label} = "…"' for label, _ in codes[:2])
+        names = ", ".join(f'"{label}" = "…"' for label, _ in codes[:2])
         lines.append(
             f"{len(codes)} classes are called by a number, the first in {codes[0][1]!r}; name them with classes = "
             f"{{ {names} }} (docs/labels.md)"
@@ -300,6 +301,18 @@ def _language_warnings(corpus: Corpus) -> list[str]:
                 'language in a column, or with language = "…"'
             )
     return lines
+
+
+def _n_without_answer(corpus: Corpus) -> int:
+    """Return the number of pairs and quadruples in which two texts, or two images, are the same."""
+    if not corpus.pairs.num_rows + corpus.quadruples.num_rows:
+        return 0
+    text_of = dict(zip(*(corpus.captions[column].to_pylist() for column in ("id", "text")), strict=True))
+    sides = [(row["caption_id"], row["negative_id"]) for row in corpus.pairs.to_pylist()]
+    rows = corpus.quadruples.to_pylist()
+    sides += [(row["caption_0"], row["caption_1"]) for row in rows if row["image_0"] != row["image_1"]]
+    same = sum(text_of[one] is not None and text_of[one] == text_of[other] for one, other in sides)
+    return same + len(rows) - sum(row["image_0"] != row["image_1"] for row in rows)
 
 
 def _codes(corpus: Corpus) -> list[tuple[str, str]]:

@@ -248,6 +248,9 @@ def _hints(folder: Path, given: Columns) -> Iterator[str]:
     by_folder = ([file for file in table.tables_in(each) if suffix_of(file) != ".txt"] for each in inner)
     tables = next(filter(None, by_folder), [])
     for file in tables[:_SHOWN]:
+        if table.is_boxes(file):
+            yield f"{_at(file, folder)} has COCO's boxes, of labelled images (docs/labels.md): `capim check {file}`"
+            continue
         try:
             columns, rows = open_table(file)
         except RequestError as error:
@@ -277,9 +280,11 @@ def _hints(folder: Path, given: Columns) -> Iterator[str]:
         unread = (
             f" ({', '.join(other[:_SHOWN])}: not read; save it as a table of {', '.join(SUFFIXES)})" if other else ""
         )
+        loose = next((file for file in images if "/" not in file), "")
+        classes = f"; as folders of classes (docs/labels.md), {loose} has none" if loose and len(folders) > 1 else ""
         yield (
             f"folder {folder} has {len(images):,} images{where}, and no captions{unread}: write captions.csv with the "
-            "columns image,caption, or a .txt file next to each image"
+            f"columns image,caption, or a .txt file next to each image{classes}"
         )
 
 

@@ -172,7 +172,7 @@ def test_changes_of_pairs_quadruples_and_ground_truths_are_named() -> None:
 def test_a_check_says_that_prompts_call_classes_by_their_numbers(tmp_path: Path) -> None:
     rows = "image,label\n" + "".join(f"{n}.png,{n % 2}\n" for n in range(4))
     write(tmp_path, {**{f"{n}.png": None for n in range(4)}, "labels.csv": rows})
-    expected = "2 classes are called by a number, the first in 'a photo of a 0.'; name them with classes = { 0 = "
+    expected = "2 classes are called by a number, the first in 'a photo of a 0.'; name them with classes = { \"0\" = "
     assert any(line.startswith(expected) for line in check_corpus(tmp_path).warnings)
     named = {"reader": "labels", "root": str(tmp_path / "labels.csv"), "classes": {"0": "cat", "1": "dog"}}
     assert check_corpus(named).warnings == ()
@@ -227,6 +227,23 @@ def test_rows_without_a_caption_are_left_out_on_request_and_told(tmp_path: Path)
     said = warned(tmp_path, "image,caption\na.png,red\nb.png,\n,blue\n", missing="skip")
     assert "caption row2 is left out: no caption in it" in said
     assert "caption row3 is left out: no image in it" in said
+
+
+def test_rows_without_a_label_are_left_out_on_request_and_blanks_make_no_class(tmp_path: Path) -> None:
+    rows = "image,label\n0.png,cat\n1.png,dog\n2.png,\n3.png,cat \n"
+    write(tmp_path, {**{f"{n}.png": None for n in range(4)}, "labels.csv": rows})
+    assert check_corpus(tmp_path).faults[0].endswith('rows without label: row 3; missing = "skip" leaves them out')
+    check = check_corpus(tmp_path, missing="skip")
+    assert (check.facts["images"], check.facts["classes"]) == (3, 2)
+    assert any("rows without label: row 3; they are left out" in line for line in check.columns)
+
+
+def test_pairs_and_quadruples_that_no_model_can_get_right_are_counted(tmp_path: Path) -> None:
+    said = "pairs or quadruples have one text, or image, on both sides: no model is right"
+    pairs = "image,caption,negative\na.png,red,red\nb.png,blue,red\n"
+    assert f"1 {said}" in warned(tmp_path / "pairs", pairs, "pairs.csv")
+    rows = "image_0,image_1,caption_0,caption_1\na.png,a.png,red,blue\na.png,b.png,red,red\na.png,b.png,red,blue\n"
+    assert f"2 {said}" in warned(tmp_path / "quadruples", rows, "quadruples.csv")
 
 
 def test_labels_of_several_classes_in_one_cell_are_cut_on_request(tmp_path: Path) -> None:

@@ -195,6 +195,14 @@ def test_images_under_rare_suffixes_are_read_and_those_in_other_formats_left_out
     assert "image cat/3.HEIC is left out: unknown image format (starts with b'ftypheic')" in check.warnings
 
 
+def test_boxes_alone_and_an_image_in_no_class_are_named(put: Put) -> None:
+    boxes = {"images": [], "annotations": [{"category_id": 1}]}
+    root = put({"instances.json": json.dumps(boxes)}, "cat/1.png", "dog/1.png", "stray.png")
+    assert f"instances.json has COCO's boxes, of labelled images (docs/labels.md): `capim check {root}" in refusal(root)
+    (root / "instances.json").unlink()
+    assert "as folders of classes (docs/labels.md), stray.png has none" in refusal(root)
+
+
 def test_one_folder_of_images_without_captions_gets_an_error_with_what_is_missing(put: Put) -> None:
     message = refusal(put(None, "only/1.png", "only/2.png"))
     assert "has 2 images in the folders only, and no captions: write captions.csv" in message

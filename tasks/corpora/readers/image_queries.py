@@ -107,7 +107,7 @@ def _read(path: Path, columns: Columns) -> _Asked:
             "CIRR, FashionIQ or CIRCO, or a table with reference, caption and target, or with image1, image2 and "
             f"score; {option('score')} if it has another; it has {some(known, 8) if known else type(content).__name__}"
         )
-    return _OWN[name](rows_by_role(name, TableRows(str(path), known, rows), columns))
+    return _OWN[name](rows_by_role(name, TableRows(str(path), known, rows), columns), path)
 
 
 def _landmarks(path: Path, content: Mapping[str, Any]) -> _Asked:
@@ -126,11 +126,11 @@ def _landmarks(path: Path, content: Mapping[str, Any]) -> _Asked:
     return _Asked({**boxes, **dict.fromkeys(searched)}, (), rows)
 
 
-def _rated(rows: Iterable[Mapping[str, Any]]) -> _Asked:
+def _rated(rows: Iterable[Mapping[str, Any]], path: Path) -> _Asked:
     pairs = []
     for number, row in enumerate(rows, start=1):
         if (score := finite(row["score"])) is None:
-            raise RequestError(f"row {number}: expected a number as score, got {row['score']!r}")
+            raise RequestError(f"{path}: row {number}: expected a number as score, got {row['score']!r}")
         pairs.append((str(row["image1"]), str(row["image2"]), round(1000 * score)))
     relevance = [RelevanceRow(SIMILARITY, "i2i", *pair) for pair in pairs]
     return _Asked(dict.fromkeys(image for one, other, _ in pairs for image in (one, other)), (), relevance)
@@ -169,10 +169,10 @@ def _circo(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
         yield _Text(str(row["id"]), row["relative_caption"], f"{int(row['reference_img_id']):012d}.jpg", targets)
 
 
-def _plain(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
+def _plain(rows: Iterable[Mapping[str, Any]], path: Path) -> Iterator[_Text]:
     for at, row in enumerate(rows):
         targets = row["target"] if isinstance(row["target"], list) else [str(row["target"])]
-        name, texts = str(row.get("id", at)), said(row["caption"], f"row {at + 1}")
+        name, texts = str(row.get("id", at)), said(row["caption"], f"{path}: row {at + 1}")
         for n, text in enumerate(texts):
             yield _Text(f"{name}#{n}" if len(texts) > 1 else name, text, str(row["reference"]), targets)
 
@@ -196,9 +196,9 @@ def _composed(texts: Iterable[_Text]) -> _Asked:
     return _Asked(dict.fromkeys(images), [(text.id, text.text, text.reference) for text in found], rows)
 
 
-_OWN: Mapping[str, Callable[[Iterable[Mapping[str, Any]]], _Asked]] = {
+_OWN: Mapping[str, Callable[[Iterable[Mapping[str, Any]], Path], _Asked]] = {
     "ratings": _rated,
-    "composed": lambda rows: _composed(_plain(rows)),
+    "composed": lambda rows, path: _composed(_plain(rows, path)),
 }
 
 

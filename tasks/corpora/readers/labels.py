@@ -162,7 +162,7 @@ def _labels(path: Path, columns: Columns | None, separator: str | None) -> dict[
         for row in rows_by_role("labels", TableRows(str(path), *open_table(path)), columns or NO_COLUMNS, _WAYS):
             cell = unlisted(row["label"])
             cells = cell if isinstance(cell, list) else str(cell).split(separator) if separator else [cell]
-            texts = [str(each).strip() if separator else str(each) for each in cells if not is_empty(each)]
+            texts = [str(each).strip() for each in cells if not is_empty(each)]
             of_image.setdefault(str(row["image"]), []).extend(texts)
         _tell_of_several(path, of_image)
     return {name: list(dict.fromkeys(labels)) for name, labels in of_image.items()}
