@@ -310,16 +310,17 @@ def _n_without_answer(corpus: Corpus) -> int:
     text_of = dict(zip(*(corpus.captions[column].to_pylist() for column in ("id", "text")), strict=True))
     sides = [(row["caption_id"], row["negative_id"]) for row in corpus.pairs.to_pylist()]
     rows = corpus.quadruples.to_pylist()
+    one_image = sum(row["image_0"] == row["image_1"] for row in rows)
     sides += [(row["caption_0"], row["caption_1"]) for row in rows if row["image_0"] != row["image_1"]]
-    same = sum(text_of[one] is not None and text_of[one] == text_of[other] for one, other in sides)
-    return same + len(rows) - sum(row["image_0"] != row["image_1"] for row in rows)
+    one_text = sum(text_of[one] is not None and text_of[one] == text_of[other] for one, other in sides)
+    return int(one_image + one_text)
 
 
 def _codes(corpus: Corpus) -> list[tuple[str, str]]:
     """Return labels and first prompts of the classes that are called by a number or a synset of WordNet."""
     first = corpus.captions.filter(pc.field("ordinal") == 0)
     rows = zip(first["query_group"].to_pylist(), first["text"].to_pylist(), strict=True)
-    return [(label, text) for label, text in rows if text and _CODE.fullmatch(label or "") and label in text]
+    return [(label, text) for label, text in rows if label and text and _CODE.fullmatch(label) and label in text]
 
 
 def encodable(corpus: Corpus) -> tuple[Modality, ...]:

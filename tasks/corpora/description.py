@@ -47,6 +47,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.forms import NO_COLUMNS, Columns
 from capim.store.plugins import OWN
+from capim.store.schema import texts
 from capim.store.tables import SUFFIXES, skipping_bad_rows
 from capim.store.types import Corpus, name_fault
 from capim.tasks.corpora import CORPORA, named_elsewhere
@@ -120,9 +121,9 @@ class ReaderCall:
         with skipping_bad_rows(self.options.get("missing") == "skip"):
             corpus = self.reader(**options)
             if self.recognised is not None and corpus.source is None and "root" in options and "images" in parameters:
-                root = Path(str(options["root"]))
-                folder = root if root.is_dir() else root.parent
-                if any_below(folder, corpus.images["key"].to_pylist()):
+                place = Path(str(options["root"]))
+                folder = place if place.is_dir() else place.parent
+                if any_below(folder, texts(corpus.images["key"])):
                     corpus = self.reader(**options, images=folder)
         if corpus.origin.startswith(UNPUBLISHED) and (root := self.options.get("root")):
             name = f"{corpus.name}-{corpus_name(Path(str(root)))}"
