@@ -29,7 +29,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from capim.store.errors import RequestError, some, text_of_csv, unknown
+from capim.store.errors import RequestError, text_of_csv, unknown
 from capim.store.files import existing_file, reading
 from capim.store.sets.columns_read import tell
 

@@ -105,7 +105,7 @@ def test_whatever_a_report_shows_is_in_its_digest(demo_store: StandIn, name: str
         "before": Before(ended=datetime(2026, 1, 1, tzinfo=UTC), results={}, comparisons=()),
     }
     whole = getattr(data, name)
-    changed = given[name] if name in given else type(whole)() if isinstance(whole, dict) else whole[1:]
+    changed: Any = given[name] if name in given else type(whole)() if isinstance(whole, dict) else whole[1:]
     assert changed != whole
     assert replace(data, **{name: changed}).digest != data.digest
 
