@@ -211,9 +211,12 @@ def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
     """
     tasks, found = tasks_to_weigh(data), dict[Task, float]()
     named = {f"{task.corpus}:{task.protocol}": [task] for task in tasks} | _of_languages(data)
-    names = [*dict.fromkeys(task.corpus for task in tasks), *named]
+    names, given = [*dict.fromkeys(task.corpus for task in tasks), *named], dict[str, float]()
     for text in texts:
         name, weight = _number(text, "weights", "shop-de=70 or shop-de:t2i/all=70")
+        if name in given:
+            raise RequestError(f"weights: {name} is given twice, {given[name]:g} and {weight:g}: leave one of them")
+        given[name] = weight
         same = named.get(name) or [task for task in tasks if name == task.corpus]
         if not same:
             raise RequestError(f"weights: {unknown('task', name, names)}")
@@ -254,7 +257,8 @@ def bounds_of(data: ReportData, texts: Iterable[str]) -> dict[str, float]:
         name, number = (name, levels[bound]) if levels else _number(text, "limits", "bytes=1024")
         if name not in known:
             raise RequestError(f"limits: {unknown('limit', name, [*known, UNSEEN])}")
-        found[name] = number
+        if found.setdefault(name, number) != number:
+            raise RequestError(f"limits: {name} is given twice, as {found[name]:g} and {number:g}: leave one of them")
     return found
 
 

@@ -124,15 +124,16 @@ def test_landmarks_have_the_average_precision_of_revisited_oxford(folder: Path, 
     assert headline == ("i2i/medium", "AP by trapezoids")
 
 
-@pytest.mark.parametrize("name", ["cut.pkl", "other.json"])
-def test_a_file_that_is_cut_or_means_an_image_that_is_not_listed_is_refused(folder: Path, name: str) -> None:
+def test_a_file_that_is_cut_or_means_an_image_that_is_not_listed_is_refused(folder: Path) -> None:
     truth = landmarks(arrays=False)
-    truth["gnd"][0]["easy"] = [N_SEARCHED]  # no such image
-    path = written(folder, name, truth)
-    if name == "cut.pkl":
-        path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(RequestError, match=f"{name} cannot be read as"):
+    path = written(folder, "cut.pkl", truth)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(RequestError, match=r"cut\.pkl cannot be read as"):
         read_image_queries(path)
+    truth["gnd"][0]["easy"] = [N_SEARCHED, -1]  # the last image was taken for -1
+    beyond = f"places that imlist, of {N_SEARCHED} images, does not have: {N_SEARCHED} of 'q0', -1 of 'q0'"
+    with pytest.raises(RequestError, match=beyond):
+        read_image_queries(written(folder, "other.json", truth))
 
 
 def test_a_query_with_a_box_that_is_searched_whole_too_is_refused(folder: Path) -> None:

@@ -118,6 +118,7 @@ def test_a_difference_without_an_interval_for_all_pairs_is_no_claim_however_larg
         (["photos"], "expected a name and a number"),
         (["photos=-1"], "expected a name and a number"),
         (["photos=0"], "expected at least one above 0"),
+        (["photos=1", "photos=2"], "photos is given twice, 1 and 2: leave one of them"),
     ],
 )
 def test_wrong_weights_name_what_was_expected(texts: list[str], fault: str) -> None:
@@ -138,6 +139,8 @@ def test_an_unknown_cost_is_refused_and_an_encoder_beyond_a_limit_is_out() -> No
 def test_a_limit_of_cost_takes_the_values_that_the_columns_show_whatever_corpora_are_chosen() -> None:
     whole = timed(read_report_data(demo()), {"tiny-clip": [100, 200, 400], "tiny-colpali": [30]})
     chosen = replace(whole, results=tuple(row for row in whole.results if row.corpus == "shapes-winoground"))
+    with pytest.raises(RequestError, match="dim is given twice, as 10 and 20: leave one of them"):
+        choice.bounds_of(whole, ["dim=10", "dim=20"])
     limits = {limit.key: limit for limit in choice.limits(whole)}
     assert limits["rate"].values == pytest.approx({"tiny-clip": 200, "tiny-colpali": 30})
     facts = board._facts(chosen)

@@ -117,12 +117,15 @@ def _landmarks(path: Path, content: Mapping[str, Any]) -> _Asked:
     boxes = {query: judged.get("bbx") for query, judged in zip(queries, truth, strict=True)}
     if both := [image for image in dict.fromkeys(searched) if boxes.get(image) is not None]:
         raise RequestError(f"{path}: queries with a box are also in imlist, whole: {some(both)}; give them other names")
-    rows = [
-        RelevanceRow(REVISITED, "i2i", query, searched[at], grade)
+    answers = [
+        (query, at, grade)
         for query, judged in zip(queries, truth, strict=True)
         for what, grade in _GRADES.items()
         for at in judged.get(what, ())
     ]
+    if beyond := [f"{at} of {query!r}" for query, at, _ in answers if not 0 <= at < len(searched)]:
+        raise RequestError(f"{path}: places that imlist, of {len(searched)} images, does not have: {some(beyond)}")
+    rows = [RelevanceRow(REVISITED, "i2i", query, searched[at], grade) for query, at, grade in answers]
     return _Asked({**boxes, **dict.fromkeys(searched)}, (), rows)
 
 

@@ -179,6 +179,8 @@ def test_a_store_that_a_later_release_wrote_or_that_is_gone_is_said_on_every_pag
         shutil.rmtree(own.uri)
         for page in pages:
             assert "there is no store at" in client.get(page).text, page
+        health = client.get("/health")
+        assert (health.status_code, health.text) == (503, "the store cannot be read\n")
 
 
 def test_pages_are_right_while_another_process_writes_and_compacts(own: EmbeddingStore) -> None:
