@@ -72,6 +72,8 @@ def read(
     """
     if name == "outcomes" and not columns and "query_id" not in equals:
         return _listed_outcomes(connection, equals)
+    if name == "outcomes":
+        outcomes_table(connection)
     unlisted = check(connection, name) if name in DERIVED_ROWS else frozenset[str]()
     wanted = (*dict.fromkeys((*columns, "derived")),) if columns and unlisted else columns
     rows = _without(_read(connection, name, equals, wanted), "derived", unlisted)
@@ -96,6 +98,14 @@ def check(connection: Connection, name: str) -> frozenset[str]:
             known = Checked(versions, looked, _compared(connection, name, {})[1])
         connection.checked[name] = known = known._replace(looked=looked)
     return known.unlisted - connection.listed
+
+
+def outcomes_table(connection: Connection) -> lance.LanceDataset | None:
+    """Return the table of outcomes; None if there were never any; raise ``WorkError`` if it is gone."""
+    table = connection.find("outcomes")
+    if table is None:
+        _listed_outcomes(connection, {})  # compares nothing with the ledger
+    return table
 
 
 def _listed_outcomes(connection: Connection, equals: Equals) -> pa.Table:

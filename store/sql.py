@@ -42,7 +42,7 @@ from capim.store.connection import retrying, storage_faults
 from capim.store.current import newest_rows
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.row_types import columns_of, table_of
-from capim.store.rows import corpus_part, one_of, read
+from capim.store.rows import corpus_part, one_of, outcomes_table, read
 from capim.store.schema import AMBIGUOUS, ANALYSES, CORPUS_PARTS, EITHER, SHARE_OF_MISSES, TABLES, Float32, Int32
 from capim.store.sets.sealed import open_set
 from capim.store.types import SIDES, digest16
@@ -378,8 +378,7 @@ def batches_of(
     else:
         # the evaluations first: their outcomes were written before them
         wanted = one_of("evaluation", [row.evaluation for row in store.evaluated()]) if is_current else None
-        table = connection.find(name)
-        if table is not None:
+        if (table := outcomes_table(connection)) is not None:
             for batch in table.scanner(columns=chosen.names, filter=wanted, scan_in_order=True).to_batches():
                 yield _completed(batch, chosen, {})
 

@@ -18,7 +18,7 @@ from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.connection import _session, storage_faults
 from capim.store.ledger import KEYED_BY
 from capim.store.row_types import rows_in
-from capim.store.rows import delete, read_where
+from capim.store.rows import delete, read, read_where
 from capim.store.schema import CORPUS_PARTS, LedgerEntry, Result, texts
 from capim.store.types import SET_PREFIXES, Modality
 from capim.store.upkeep.integrity import drop_damaged, verify
@@ -482,6 +482,16 @@ def test_a_store_that_was_copied_without_its_ledger_is_not_called_sound(workspac
         assert "are not shown because the ledger lacks them" in said[name][1]
     made(place)
     assert golden.figures(place) == before
+
+
+@pytest.mark.parametrize("statement", ["SELECT count(*) FROM outcomes", "SELECT rank_best FROM all_outcomes"])
+def test_a_query_of_outcomes_whose_table_is_gone_is_an_error_and_not_0(workspace, tmp_path, statement):
+    place = shutil.copytree(workspace, tmp_path / "copied")
+    shutil.rmtree(place / "store" / "outcomes.lance")
+    with pytest.raises(WorkError, match="table 'outcomes' is damaged"):
+        fresh(place).sql(statement)
+    with pytest.raises(WorkError, match="table 'outcomes' is damaged"):
+        read(fresh(place).connection, "outcomes", columns=["rank_best"])
 
 
 def test_outcomes_that_were_removed_on_purpose_are_no_damage(store):
