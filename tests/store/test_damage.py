@@ -18,7 +18,8 @@ from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.connection import _session, storage_faults
 from capim.store.ledger import KEYED_BY
 from capim.store.row_types import rows_in
-from capim.store.rows import delete, read, read_where
+from capim.store.rows import delete, read_where
+from capim.store.rows import read as read_rows
 from capim.store.schema import CORPUS_PARTS, LedgerEntry, Result, texts
 from capim.store.types import SET_PREFIXES, Modality
 from capim.store.upkeep.integrity import drop_damaged, verify
@@ -491,7 +492,7 @@ def test_a_query_of_outcomes_whose_table_is_gone_is_an_error_and_not_0(workspace
     with pytest.raises(WorkError, match="table 'outcomes' is damaged"):
         fresh(place).sql(statement)
     with pytest.raises(WorkError, match="table 'outcomes' is damaged"):
-        read(fresh(place).connection, "outcomes", columns=["rank_best"])
+        read_rows(fresh(place).connection, "outcomes", columns=["rank_best"])
 
 
 def test_outcomes_that_were_removed_on_purpose_are_no_damage(store):
