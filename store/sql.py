@@ -378,7 +378,8 @@ def batches_of(
     else:
         # the evaluations first: their outcomes were written before them
         wanted = one_of("evaluation", [row.evaluation for row in store.evaluated()]) if is_current else None
-        if (table := outcomes_table(connection)) is not None:
+        table = outcomes_table(connection) if name == "outcomes" else connection.find(name)
+        if table is not None:
             for batch in table.scanner(columns=chosen.names, filter=wanted, scan_in_order=True).to_batches():
                 yield _completed(batch, chosen, {})
 
