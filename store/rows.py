@@ -70,10 +70,10 @@ def read(
     Raises:
         WorkError: If rows of the table differ from the ledger.
     """
-    if name == "outcomes" and not columns and "query_id" not in equals:
-        return _listed_outcomes(connection, equals)
     if name == "outcomes":
-        outcomes_table(connection)
+        if not columns and "query_id" not in equals:
+            return _listed_outcomes(connection, equals)
+        outcomes_table(connection)  # for its error
     unlisted = check(connection, name) if name in DERIVED_ROWS else frozenset[str]()
     wanted = (*dict.fromkeys((*columns, "derived")),) if columns and unlisted else columns
     rows = _without(_read(connection, name, equals, wanted), "derived", unlisted)

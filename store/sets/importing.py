@@ -282,8 +282,11 @@ def _plan(
     rounding, checksums, n_vectors = 0.0, np.zeros(len(items), np.uint32), 0
     try:
         for side in MODALITIES:
-            names = {*texts(corpus.items(side)["id"])}
-            if len(contents.components) == len(names) and names == {*contents.components} and not min(names).isdigit():
+            ids = corpus.items(side)["id"]  # the length first: there may be millions
+            if not 0 < len(ids) == len(contents.components):
+                continue
+            names = {*texts(ids)}
+            if names == {*contents.components} and not min(names).isdigit():
                 raise RequestError(f"its columns are the ids of the {side}s: give a matrix of scores as --scores FILE")
         matched = match_items(contents, Items.of_corpus(corpus, file.modality), corpus.name, by_position=by_position)
         if matched.by.startswith(POSITION) and contents.others and not by_position:

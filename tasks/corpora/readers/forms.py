@@ -421,7 +421,7 @@ class _Rows:
         return [f"{column}={word}" for column, of_column in named for word in of_column or ()]
 
     def _texts(self, role: str) -> Sequence[str | None]:
-        cells = [cell for cell in self.cells[role] if cell not in (None, [])]
+        cells = [cell for cell in self.cells[role] if cell is not None]
         if not cells:
             self.faults.add(f'rows without {role} (missing = "skip" leaves them out)', self.at)
         texts: list[str | None] = []
