@@ -37,7 +37,7 @@ from capim.store.current import (
 )
 from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, unknown, without_credentials
 from capim.store.files import resolved_address
-from capim.store.ledger import DERIVED_ROWS, REMOVED, Made, about_evaluation, entry_of, made_rows
+from capim.store.ledger import DERIVED_ROWS, KEYED_BY, NOTHING, REMOVED, Made, about_evaluation, entry_of, made_rows
 from capim.store.row_types import rows_in, table_of
 from capim.store.rows import (
     check,
@@ -482,18 +482,26 @@ class EmbeddingStore:
         rows = conformed(table, rows)
         if not rows.num_rows:
             return 0
+        written, version = self._merge(table, rows, replace)
+        if table == "outcomes":
+            created = now()
+            entries = [about_evaluation(key, created) for key in texts(pc.unique(rows["evaluation"]))]
+            self._list(table, rows, version, entries)
+        return written
+
+    def _merge(self, table: str, rows: pa.Table, replace: str | None) -> tuple[int, int]:
+        """Merge rows as :meth:`write_rows` does.
+
+        Returns:
+            Number of written rows, and the version of the table that holds all of them; 0 if other rows were kept.
+        """
         replaced = None
         if replace is not None and (replace,) != TABLES[table].key:
             replaced = one_of(replace, sorted(texts(pc.unique(rows.column(replace)))))
-        written, n_files = merge(self.connection, table, rows, update=replace is not None, replaced=replaced)
-        if table == "outcomes":
-            if written < rows.num_rows:  # another process was faster; its scores may differ in the last digit
-                rows = read_where(self.connection, table, one_of("evaluation", texts(pc.unique(rows["evaluation"]))))
-            made, created = made_rows(table, rows), now()
-            self._write_entries(table, made, [about_evaluation(key, created) for key in made])
-        if n_files > _MOST_FILES:  # every write adds a file, and every read opens all of them
+        written, merged = merge(self.connection, table, rows, update=replace is not None, replaced=replaced)
+        if len(merged.get_fragments()) > _MOST_FILES:  # every write adds a file, and every read opens all of them
             compact(self.connection, table, free=False)
-        return written
+        return written, merged.version if written == rows.num_rows else 0
 
     def write(self, rows: Sequence[object], *, replace: str | None = None) -> int:
         """Write rows of one type into their table, as :meth:`write_rows` does; return how many were written."""
@@ -504,15 +512,35 @@ class EmbeddingStore:
 
     def write_derived(self, table: str, rows: Sequence[object], entries: Iterable[LedgerEntry]) -> None:
         """Write the rows of some derivations, then their entries of the ledger, with number and digest of rows."""
-        written = conformed(table, table_of(TABLES[table].row, rows))
-        made, unlisted = made_rows(table, written), check(self.connection, table)
-        self.write_rows(table, written, replace="derived" if unlisted.intersection(made) else None)
-        self._write_entries(table, made, entries)
-        self.connection.listed.update(made)
+        made = conformed(table, table_of(TABLES[table].row, rows))
+        keys = texts(pc.unique(made["derived"]))
+        replace = "derived" if check(self.connection, table).intersection(keys) else None
+        _, version = self._merge(table, made, replace) if made.num_rows else (0, 0)
+        self._list(table, made, version, entries)
+        self.connection.listed.update(keys)
 
-    def _write_entries(self, table: str, made: Mapping[str, Made], entries: Iterable[LedgerEntry]) -> None:
-        listed = [entry_of(table, entry, made.get(entry.key, Made(0, 0))) for entry in entries]
-        self.write(listed, replace="key")
+    def _list(self, table: str, rows: pa.Table, version: int, entries: Iterable[LedgerEntry]) -> None:
+        """Write the entries of the ledger for rows that a version of their table holds.
+
+        Another process may replace or remove the rows, and write its entries before these. If the table has another
+        version once the entries are written, or if none holds the rows (0), they are those of the stored rows.
+        """
+        made: dict[str, Made | None] = {**made_rows(table, rows)}
+        listed = [*entries]
+        keys = [*made]
+        while True:
+            if keys and not version:
+                version = self._version(table)
+                stored = made_rows(table, read_where(self.connection, table, one_of(KEYED_BY[table], keys)))
+                made = {key: stored.get(key) for key in keys}
+            self.write([entry_of(table, entry, made.get(entry.key, NOTHING)) for entry in listed], replace="key")
+            if not keys or version == self._version(table):
+                return
+            version = 0
+
+    def _version(self, table: str) -> int:
+        stored = self.connection.find(table)
+        return 0 if stored is None else int(stored.version)
 
     def stored_rows(self, keys: Sequence[str]) -> dict[str, int]:
         """Return key -> number of its rows, for the derivations and evaluations with rows that the ledger lists."""

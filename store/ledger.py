@@ -43,6 +43,9 @@ class Made(NamedTuple):
     sum: int
 
 
+NOTHING = Made(0, 0)
+
+
 def made_rows(table: str, rows: pa.Table) -> dict[str, Made]:
     """Return the number and digest sum of a table's rows for each key; rows without a key are left out.
 
@@ -65,8 +68,10 @@ def made_rows(table: str, rows: pa.Table) -> dict[str, Made]:
     return found
 
 
-def entry_of(table: str, entry: LedgerEntry, made: Made) -> LedgerEntry:
-    """Return an entry of the ledger for some rows of a table, with their number and digest."""
+def entry_of(table: str, entry: LedgerEntry, made: Made | None) -> LedgerEntry:
+    """Return an entry of the ledger for some rows of a table, with their number and digest; None: for removed rows."""
+    if made is None:
+        return replace(entry, table_name=table, digest=REMOVED)
     entry = replace(entry, table_name=table, n_rows=made.n_rows)
     return replace(entry, digest=entry_digest(entry, made))
 
@@ -139,10 +144,9 @@ def compared(table: str, rows: pa.Table, entries: pa.Table, *, keys: Collection[
     of_table = of_table.filter(pc.not_equal(of_table["digest"], pa.scalar(REMOVED)))
     listed = {row.key: row for row in rows_in(LedgerEntry, of_table)}
     listed = listed if keys is None else {key: listed[key] for key in keys if key in listed}
-    nothing = Made(0, 0)
     damaged = (
         key for key, row in listed.items()
-        if row.n_rows != made.get(key, nothing).n_rows or row.digest != entry_digest(row, made.get(key, nothing))
+        if row.n_rows != made.get(key, NOTHING).n_rows or row.digest != entry_digest(row, made.get(key, NOTHING))
     )  # fmt: skip
     return Compared(tuple(damaged), tuple(key for key in made if key not in listed))
 

@@ -228,14 +228,14 @@ def _stored(
 
 def merge(
     connection: Connection, name: str, rows: pa.Table, *, update: bool, replaced: str | None = None
-) -> tuple[int, int]:
+) -> tuple[int, lance.LanceDataset]:
     """Add rows by the key of their table in one commit; the table is made if it does not exist.
 
     With ``update`` a stored row with the same key is replaced; otherwise it stays and the new one is left out. Stored
     rows that meet the SQL condition ``replaced`` are deleted in the same commit unless ``rows`` has their key.
 
     Returns:
-        Number of rows inserted or updated, and number of files that the table has now.
+        Number of rows inserted or updated, and the table at the version that the commit made.
     """
 
     def commit() -> tuple[lance.LanceDataset, dict[str, int]]:
@@ -258,7 +258,7 @@ def merge(
         for value in texts(pc.unique(rows["evaluation"])):
             own = _among(rows, {"evaluation": value})
             connection.kept.add_value(name, value, own, own.nbytes)
-    return done["num_inserted_rows"] + done["num_updated_rows"], len(table.get_fragments())
+    return done["num_inserted_rows"] + done["num_updated_rows"], table
 
 
 def register(connection: Connection, rows: Iterable[object], *, update: bool = True) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from capim.store import RequestError
+from capim.store import EmbeddingStore, RequestError
+from capim.store.rows import delete
 from capim.store.schema import TABLES
 from tests.random_store import rows_of
 from tests.store.toy import make_block, make_corpus, make_key, make_spec
@@ -125,6 +126,27 @@ def test_threads_that_replace_the_same_rows_at_once_leave_them_once(store):
     rows = store.rows("outcomes")
     assert sorted(rows.column("query_id").to_pylist()) == sorted(f"q{number}" for number in range(30))
     assert len(set(rows.column("rank_best").to_pylist())) == 1, "one writer's rows, not a mixture"
+
+
+@pytest.mark.parametrize("change", ["replaces", "removes"])
+def test_entries_of_rows_that_another_process_changes_before_they_are_written_are_those_of_the_stored_rows(
+    store, monkeypatch, change
+):
+    other, plain = EmbeddingStore.open(store.uri), EmbeddingStore._merge
+
+    def merged(self, table, rows, replace):
+        done = plain(self, table, rows, replace)
+        if self is store and table == "outcomes":
+            if change == "replaces":
+                other.write_rows("outcomes", outcomes("a", 30, 2), replace="evaluation")
+            else:
+                delete(other.connection, "outcomes", "evaluation", ["a"])
+        return done
+
+    monkeypatch.setattr(EmbeddingStore, "_merge", merged)
+    store.write_rows("outcomes", outcomes("a", 30, 1), replace="evaluation")
+    rows = EmbeddingStore.open(store.uri).rows("outcomes")
+    assert rows.column("rank_best").to_pylist() == ([2] * 30 if change == "replaces" else [])
 
 
 def test_many_small_writes_do_not_leave_many_files(store, monkeypatch):
