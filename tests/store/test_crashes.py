@@ -158,7 +158,7 @@ def test_two_processes_that_derive_the_same_at_once_and_their_reader_see_no_dama
 def test_rows_whose_entry_was_not_written_are_not_read_and_are_written_again(store, monkeypatch):
     rows = rows_in(Result, rows_of("results", {"derived": "d"}))
     entries = rows_in(LedgerEntry, rows_of("derived", {"key": "d"}))
-    moment = "capim.store.embedding_store.EmbeddingStore._write_entries"
+    moment = "capim.store.embedding_store.EmbeddingStore._list"
     dies(monkeypatch, moment, lambda: store.write_derived("results", rows, entries))
     fresh = EmbeddingStore.open(store.uri)
     assert fresh.rows("results").num_rows == 0
