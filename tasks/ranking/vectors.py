@@ -71,7 +71,7 @@ def matrix_of(space: IndexSpace, images: VectorRows, captions: VectorRows) -> Ve
         return stored
     if space.prompts is not None:
         return _means(stored, space.prompts)
-    found = stored[space.ords]
+    found = _rows(stored, space.ords)
     check_values(found, space.modality, space.ords)
     if space.references is None:
         return found
@@ -92,10 +92,15 @@ def check_values(vectors: NDArray[np.float32], modality: str, ords: Sequence[int
 def _means(vectors: VectorRows, groups: Sequence[NDArray[np.int32]]) -> NDArray[np.float32]:
     """Return the normalised mean of each group's vectors, float32, shape ``(n_groups, dim)``."""
     ords, ends = np.concatenate(groups), np.cumsum([0, *map(len, groups)])
-    first, last = int(ords[0]), int(ords[-1])
-    read = vectors[first : last + 1] if np.array_equal(ords, np.arange(first, last + 1)) else vectors[ords]
+    read = _rows(vectors, ords)
     check_values(read, "caption", ords)
     return _unit(np.stack([read[start:end].sum(axis=0, dtype=np.float64) for start, end in pairwise(ends)]))
+
+
+def _rows(vectors: VectorRows, ords: NDArray[np.int32]) -> NDArray[np.float32]:
+    """Return the vectors of these ords, without a copy if the ords are consecutive."""
+    first, last = int(ords[0]), int(ords[-1])
+    return vectors[first : last + 1] if np.array_equal(ords, np.arange(first, last + 1)) else vectors[ords]
 
 
 def _unit(sums: NDArray[np.float64]) -> NDArray[np.float32]:
