@@ -311,8 +311,7 @@ def query(
 
     Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, rankings, slices,
     batches, runs … Results, outcomes, captions and so on are those that reports show; all_results, all_outcomes,
-    all_captions and so on are those of all runs, revisions and states. Views: items, embedded_items, query_outcomes,
-    sourced_results …
+    all_captions and so on are those of all runs, revisions and states. Views: items, embedded_items, query_outcomes …
     Columns with the same name are numbered: encoder, encoder_2. Exit code 1 if there are no rows.
 
     Example: capim query "SELECT encoder, protocol, value FROM results WHERE metric = 'R@1' ORDER BY value DESC"

@@ -373,22 +373,13 @@ class Workspace:
         return frame_of(store.current_outcomes(**wanted))
 
     @_checked
-    def vectors(
-        self,
-        *,
-        encoder: str,
-        corpus: str,
-        modality: Modality,
-        language: str | None = None,
-        translator: str | None = None,
-    ) -> Vectors:
+    def vectors(self, *, encoder: str, corpus: str, modality: Modality) -> Vectors:
         """Return stored embeddings: ``.matrix`` (n, dim) float32 of unit norm, ``.ids`` n texts in their order.
 
         Several vectors per item are read with :func:`multivectors`.
         """
         fingerprint = stored.corpus_in(self.store, corpus).fingerprint
-        part = {"language": language, "translator": translator}
-        return self.store.vectors(encoder=encoder, corpus=fingerprint, modality=modality, **part)
+        return self.store.vectors(encoder=encoder, corpus=fingerprint, modality=modality)
 
     @_checked
     def multivectors(

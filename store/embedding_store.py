@@ -397,23 +397,13 @@ class EmbeddingStore:
         """Return every sealed set, oldest first."""
         return rows_in(SealedSet, read(self.connection, "sets").sort_by("sealed_at"))
 
-    def vectors(
-        self,
-        *,
-        encoder: str,
-        corpus: str,
-        modality: Modality,
-        language: str | None = None,
-        translator: str | None = None,
-    ) -> Vectors:
+    def vectors(self, *, encoder: str, corpus: str, modality: Modality) -> Vectors:
         """Return the embeddings of a single-vector encoder as one float32 matrix in corpus order.
 
         Args:
             encoder: Name or fingerprint.
             corpus: Name or fingerprint.
             modality: ``image`` or ``caption``.
-            language: Only captions in this language (BCP-47).
-            translator: Only captions by this translator.
 
         Raises:
             RequestError: If there is no such set, or if it is not sealed.
@@ -422,8 +412,7 @@ class EmbeddingStore:
         key = self.key(encoder=encoder, corpus=corpus, modality=modality)
         if key.vectors == "multi":
             raise RequestError(f"encoder {encoder!r} has several vectors per item: read them with multivectors()")
-        sealed, items = self._sealed(key), self.item_index(key)
-        return read_matrix(self.connection, sealed, items, items.subset(language, translator))
+        return read_matrix(self.connection, self._sealed(key), self.item_index(key))
 
     def multivectors(self, *, encoder: str, corpus: str, modality: Modality, window: int = 64) -> Iterator[Ragged]:
         """Yield the embeddings of a late-interaction encoder, as stored, in blocks of ``window`` items in corpus order.

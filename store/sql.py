@@ -11,8 +11,7 @@ and states.
 
 Views: ``items`` (images and captions), ``embedded_items`` (embeddings with their items), ``outcome_states``
 (``missed``, ``found`` or ``tied`` for each query), ``query_outcomes`` (outcomes with the text or image of the query),
-``sourced_results`` (results with the sets they were computed from), ``ambiguous_misses`` (one row per encoder, query
-and cause).
+``ambiguous_misses`` (one row per encoder, query and cause).
 
 Only columns with a name in the statement are read, so that a query about ranks reads no vector. ``SELECT *`` returns
 every column except vectors and thumbnails, which must be named. Vectors are returned as 32-bit floats: DuckDB has no
@@ -104,13 +103,6 @@ VIEWS: dict[str, str] = {
            FROM outcomes o LEFT JOIN all_items i ON o.corpus_fingerprint = i.corpus_fingerprint AND o.query_id = i.id
            AND i.modality = CASE WHEN split_part(o.protocol, '/', 1) IN {_BY_IMAGE}
            THEN 'image' ELSE 'caption' END""",  # noqa: S608 - our own text
-    "sourced_results": """SELECT r.*, i.set_name AS image_set, i.digest AS image_digest,
-                  c.set_name AS caption_set, c.digest AS caption_digest
-           FROM results r
-           LEFT JOIN sets i ON r.image_tag = i.tag AND r.corpus_fingerprint = i.corpus_fingerprint
-                AND r.encoder_fingerprint = i.encoder_fingerprint AND i.modality = 'image'
-           LEFT JOIN sets c ON r.caption_tag = c.tag AND r.corpus_fingerprint = c.corpus_fingerprint
-                AND r.encoder_fingerprint = c.encoder_fingerprint AND c.modality = 'caption'""",
     "ambiguous_misses": f"""SELECT encoder, encoder_fingerprint, corpus, corpus_fingerprint, protocol, feature AS cause,
                   unnest(from_json(json_extract(detail, '$.queries'), '["VARCHAR"]')) AS query_id,
                   unnest(from_json(json_extract(detail, '$.sources'), '["VARCHAR"]')) AS sources
@@ -437,7 +429,7 @@ def version_of(store: EmbeddingStore) -> str:
 
 
 class TableCache:
-    """A cache that reads each needed column once per version of its table; threads may share it.
+    """A cache that reads the same columns once per version of their table; threads may share it.
 
     Outcomes are cached by evaluation, the parts of a corpus by its fingerprint; those unused for the longest time are
     removed first.
@@ -445,7 +437,7 @@ class TableCache:
 
     def __init__(self, store: EmbeddingStore) -> None:
         self._store = store
-        self._parts: OrderedDict[tuple[str, str, int], pa.Table] = OrderedDict()  # by table, key and version
+        self._parts: OrderedDict[tuple[object, ...], pa.Table] = OrderedDict()  # by table, key, version, columns
         self._lock = RLock()
 
     def select(
@@ -472,20 +464,15 @@ class TableCache:
         return select(self._store, statement, parameters, cached=cached)
 
     def _rows(self, name: str, key: str, chosen: pa.Schema, version: int) -> pa.Table:
-        """Return the chosen columns of one part; read those that are not cached at this version of the table."""
+        """Return the chosen columns of one part; read them if they are not cached at this version of the table."""
+        place = (name, key, version, *chosen.names)
         with self._lock:
-            part = self._parts.pop((name, key, version), pa.table({}))
-            missing = pa.schema([f for f in chosen if f.name not in part.column_names])
-            if missing.names and name in CORPUS_PARTS:  # which never change
-                found = pa.Table.from_batches(batches_of(self._store, name, missing, key), schema=missing)
-                part = pa.table([*part.columns, *found.columns], names=[*part.column_names, *missing.names])
-            elif missing.names:  # all columns from one version: another process may have just written or compacted it
-                wanted = [*part.column_names, *missing.names]
-                part = read(self._store.connection, name, {"evaluation": key}, wanted)
-            self._parts[name, key, version] = part
-            while missing.names and len(self._parts) > 1 and self._n_bytes() > MOST_BYTES:
+            part = self._parts.pop(place, None)
+            if part is None and name in CORPUS_PARTS:
+                part = pa.Table.from_batches(batches_of(self._store, name, chosen, key), schema=chosen)
+            elif part is None:
+                part = read(self._store.connection, name, {"evaluation": key}, chosen.names).cast(chosen)
+            self._parts[place] = part
+            while len(self._parts) > 1 and sum(each.nbytes for each in self._parts.values()) > MOST_BYTES:
                 self._parts.popitem(last=False)
-        return pa.table([part[f.name].cast(f.type) for f in chosen], schema=chosen)
-
-    def _n_bytes(self) -> int:
-        return sum(part.nbytes for part in self._parts.values())
+        return part

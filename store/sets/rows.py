@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.errors import RequestError, WorkError
+from capim.store.errors import WorkError
 from capim.store.schema import FORMAT, FORMAT_KEY, keyed, texts
 from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, VectorKind, canonical_json
 from capim.store.vectors import Ragged
@@ -63,30 +62,6 @@ class ItemIndex:
         rows = corpus.items(modality)
         arrays = {name: rows.column(column).combine_chunks() for name, column in columns.items()}
         return cls(corpus=corpus.name, modality=modality, **arrays)
-
-    def subset(self, language: str | None, translator: str | None) -> NDArray[np.int32]:
-        """Return the positions of the captions in one language and by one translator, ascending; None means any.
-
-        Raises:
-            RequestError: If there are none.
-        """
-        if language is None and translator is None:
-            return np.arange(len(self), dtype=np.int32)
-        if self.languages is None or self.translators is None:
-            raise RequestError(f"corpus {self.corpus!r}: images have no language or translator to filter by")
-        chosen = np.ones(len(self), dtype=bool)
-        for wanted, column in ((language, self.languages), (translator, self.translators)):
-            if wanted is not None:
-                chosen &= pc.equal(column, pa.scalar(wanted)).to_numpy(zero_copy_only=False)
-        if not chosen.any():
-            both = pa.table({"language": self.languages, "translator": self.translators})
-            stored = both.group_by(["language", "translator"], use_threads=False).aggregate([]).to_pylist()
-            subsets = ", ".join(sorted(f"{row['language']}/{row['translator']}" for row in stored))
-            raise RequestError(
-                f"corpus {self.corpus!r} has no captions in language {language or 'any'} by translator "
-                f"{translator or 'any'}; it has {subsets}"
-            )
-        return np.flatnonzero(chosen).astype(np.int32)
 
 
 def vector_column(vectors: VectorKind) -> str:

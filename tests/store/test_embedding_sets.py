@@ -81,17 +81,6 @@ def test_an_incomplete_set_is_not_sealed_and_read_only_when_asked_for(store):
         store.vectors(encoder="enc", corpus="toy", modality="image")
 
 
-def test_captions_are_read_by_language(store):
-    corpus, spec = make_corpus(5, languages=("en", "de")), make_spec()
-    fill(store, corpus, spec, "caption")
-    german = store.vectors(encoder="enc", corpus="toy", modality="caption", language="de")
-    expected = [position for position in range(20) if position % 4 >= 2]
-    assert german.ords.tolist() == expected
-    np.testing.assert_array_equal(german.matrix, make_embeddings(expected, spec).values)
-    with pytest.raises(RequestError, match="it has de/human, en/human"):
-        store.vectors(encoder="enc", corpus="toy", modality="caption", language="fr")
-
-
 def test_a_sealed_set_is_on_the_disk_and_not_only_in_memory(store, monkeypatch):
     synced = set()
     monkeypatch.setattr("capim.store.files.os.fsync", lambda opened: synced.add(os.fstat(opened).st_ino))
