@@ -6,8 +6,7 @@ A field of type ``str`` is a column of non-null strings, ``float | None`` a null
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import fields
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -43,18 +42,17 @@ def columns_of(row_type: type[Any]) -> pa.Schema:
         return _COLUMNS[row_type]
     hints = get_type_hints(row_type, include_extras=True)
     columns = []
-    for field in fields(row_type):
-        hint = hints[field.name]
+    for name, hint in hints.items():
         options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         [kind] = [each for each in options if each is not NoneType]
-        columns.append(pa.field(field.name, _arrow_type(kind), nullable=len(options) > 1))
+        columns.append(pa.field(name, _arrow_type(kind), nullable=len(options) > 1))
     return _COLUMNS.setdefault(row_type, pa.schema(columns))
 
 
 def _arrow_type(kind: Any) -> pa.DataType:
     if get_origin(kind) is Annotated:
         return cast("pa.DataType", kind.__metadata__[0])
-    if get_origin(kind) is list:
+    if get_origin(kind) in (list, Sequence):
         return pa.list_(_arrow_type(get_args(kind)[0]))
     return _KINDS[kind]
 
@@ -71,6 +69,8 @@ def rows_in(row_type: type[R], table: pa.Table) -> list[R]:
         for column in table.columns
     ]
     names, rows = table.column_names, []
+    if issubclass(row_type, tuple):
+        return [row_type(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
     for values in zip(*columns, strict=True):
         row = object.__new__(row_type)
         row.__dict__.update(zip(names, values, strict=True))

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Annotated, Any, NamedTuple, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from capim.store.row_types import columns_of
 FORMAT = 10
 FORMAT_KEY = "capim.format"  # of the metadata of a table
 TOP = 100  # the longest result list that is stored
+UNNUMBERED = -1  # the ordinal of a caption that is numbered by its place among those of its image
 UNLISTED = 1 << 30  # the rank of the first relevant item that counts as not found, as for a query without a list
 JUDGED = "judged"  # the ground truth of queries and document pages with graded judgements
 LABEL = "label"  # the ground truth of images and the first prompt of each of their classes
@@ -75,40 +76,37 @@ def keyed(schema: pa.Schema, columns: Sequence[str], *, seen: bool = True) -> pa
     return schema
 
 
-# --- a corpus in memory; its fingerprint depends on the order of these columns ----------------------------------
-@dataclass(frozen=True, kw_only=True)
-class Image:
-    """An image of a corpus."""
+# --- a corpus in memory, whose rows readers make by the million; its fingerprint depends on the order of its columns
+class Image(NamedTuple):
+    """An image of a corpus; a reader may leave out its key (the id), hash and size, which are read from its source."""
 
     id: str
-    key: str  # argument of ImageSource.read; not part of the identity
+    key: str = ""  # argument of ImageSource.read; not part of the identity
     sha: str | None = None  # blake2b-128 of the encoded bytes, hexadecimal; null: no bytes (ids only)
     width: Int32 | None = None
     height: Int32 | None = None
-    objects: list[str] | None = None  # categories present, sorted; null: not annotated
+    objects: Sequence[str] | None = None  # categories present, sorted; null: not annotated
     text: str | None = None  # of a document page, where the corpus has it
     document: str | None = None  # that a page is of
     page: Int32 | None = None  # its number in the document
 
 
-@dataclass(frozen=True, kw_only=True)
-class Caption:
+class Caption(NamedTuple):
     """A caption or a query of a corpus."""
 
     id: str
-    image_id: str | None = None  # null: describes no image of the corpus (a negative)
-    text: str | None = None  # null: ids only
-    ordinal: Int32  # 0, 1, 2 … within its image, language and translator
-    language: str  # BCP-47
-    translator: str  # human, google, bing, nllb …
+    image_id: str | None  # null: describes no image of the corpus (a negative)
+    text: str | None  # null: ids only
+    ordinal: Int32 = UNNUMBERED  # 0, 1, 2 … within its image, language and translator
+    language: str = "en"  # BCP-47
+    translator: str = "human"  # human, google, bing, nllb …
     annotation_id: str | None = None  # the data set's own id, for extra ground truths
     query_group: str | None = None  # queries of one group are not independent: one question in several languages
-    query_types: list[str] | None = None  # kinds of query, as the corpus names them; null: not annotated
+    query_types: Sequence[str] | None = None  # kinds of query, as the corpus names them; null: not annotated
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pair:
-    """An image, its caption, and a caption that is nearly right."""
+class Pair(NamedTuple):
+    """An image, its caption, and a caption that is nearly right (SugarCrepe form)."""
 
     id: str
     image_id: str
@@ -117,36 +115,33 @@ class Pair:
     category: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quadruple:
-    """Two images and two captions."""
+class Quadruple(NamedTuple):
+    """Two images and two captions, ``caption_0`` being that of ``image_0`` (Winoground form)."""
 
     id: str
     image_0: str
     image_1: str
     caption_0: str
     caption_1: str
-    tags: list[str]
+    tags: Sequence[str] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judgement:
+class Judgement(NamedTuple):
     """An item that is relevant for a query, or was judged not to be."""
 
     ground_truth: str  # cxc, eccv, scene, judged
     direction: str  # t2i: query is a caption; i2t: query is an image; i2i: both are images
     query_id: str
     item_id: str
-    grade: Int32  # 1 unless the ground truth has grades; 0 and below: judged, and not relevant
+    grade: Int32 = 1  # 0 and below: judged, and not relevant
 
 
-@dataclass(frozen=True, kw_only=True)
-class Skipped:
-    """An item that a corpus leaves out."""
+class Skipped(NamedTuple):
+    """An item that a corpus leaves out: an image, or a caption that is a query."""
 
     item_id: str
     reason: str
-    modality: str
+    modality: str = "image"
 
 
 IMAGES, CAPTIONS, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED = map(

@@ -12,90 +12,27 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import reduce
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.errors import RequestError, some
-from capim.store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
+from capim.store.schema import CORPUS_PARTS, UNNUMBERED
+from capim.store.schema import Caption as CaptionRow
+from capim.store.schema import Image as ImageRow
+from capim.store.schema import Judgement as RelevanceRow
+from capim.store.schema import Pair as PairRow
+from capim.store.schema import Quadruple as QuadrupleRow
+from capim.store.schema import Skipped as SkippedRow
 from capim.store.sets.columns_read import tell
 from capim.store.tables import skips_bad_rows
-from capim.store.types import SIDES, Corpus, ImageSource, Modality
+from capim.store.types import SIDES, Corpus, ImageSource
 from capim.tasks.corpora.images.source import ImageHashes, hashes_in_use
 
+__all__ = ["CaptionRow", "Faults", "ImageRow", "PairRow", "QuadrupleRow", "RelevanceRow", "SkippedRow", "build_corpus"]
+
 BLOCK = 4096  # rows that are taken at once
-Row = TypeVar("Row", bound=tuple[Any, ...])
-
-
-class ImageRow(NamedTuple):
-    """One image; ``key`` defaults to ``id``, and hash and size are read from the source if they are not given."""
-
-    id: str
-    key: str = ""
-    sha: str | None = None
-    width: int | None = None
-    height: int | None = None
-    objects: Sequence[str] | None = None
-    text: str | None = None
-    document: str | None = None
-    page: int | None = None
-
-
-class CaptionRow(NamedTuple):
-    """One caption; without an ordinal it is numbered by its order within image, language and translator."""
-
-    id: str
-    image_id: str | None
-    text: str | None
-    ordinal: int | None = None
-    language: str = "en"
-    translator: str = "human"
-    annotation_id: str | None = None
-    query_group: str | None = None
-    query_types: Sequence[str] | None = None
-
-
-class PairRow(NamedTuple):
-    """An image, its caption and a hard negative caption (SugarCrepe form)."""
-
-    id: str
-    image_id: str
-    caption_id: str
-    negative_id: str
-    category: str
-
-
-class QuadrupleRow(NamedTuple):
-    """Two images and two captions, ``caption_0`` being that of ``image_0`` (Winoground form)."""
-
-    id: str
-    image_0: str
-    image_1: str
-    caption_0: str
-    caption_1: str
-    tags: Sequence[str] = ()
-
-
-class RelevanceRow(NamedTuple):
-    """One positive of an extra ground truth; ``direction`` is one of ``SIDES`` (``t2i``: the query is a caption).
-
-    In the ground truth ``judged`` a row with a grade of 0 or below is a document that was judged not relevant.
-    """
-
-    ground_truth: str
-    direction: str
-    query_id: str
-    item_id: str
-    grade: int = 1
-
-
-class SkippedRow(NamedTuple):
-    """An image of the corpus (or a caption: a query) that is left out, and the reason."""
-
-    item_id: str
-    reason: str
-    modality: Modality = "image"
 
 
 class Faults:
@@ -181,13 +118,13 @@ def build_corpus(
         faults.add("the name must be made of ASCII letters, digits, '.', '_' and '-' only")
     corpus = Corpus(
         name=name,
-        images=_table(_images(images, source, faults), IMAGES, faults),
-        captions=_table(_numbered(captions, faults), CAPTIONS, faults),
+        images=_table(_images(images, source, faults), CORPUS_PARTS["images"], faults),
+        captions=_table(_numbered(captions, faults), CORPUS_PARTS["captions"], faults),
         source=source,
-        pairs=_table(pairs, PAIRS, faults),
-        quadruples=_table((row._replace(tags=list(row.tags)) for row in quadruples), QUADRUPLES, faults),
-        relevance=_table(relevance, RELEVANCE, faults),
-        skipped=_table(skipped, SKIPPED, faults),
+        pairs=_table(pairs, CORPUS_PARTS["pairs"], faults),
+        quadruples=_table(quadruples, CORPUS_PARTS["quadruples"], faults),
+        relevance=_table(relevance, CORPUS_PARTS["relevance"], faults),
+        skipped=_table(skipped, CORPUS_PARTS["skipped"], faults),
         licence=licence,
         origin=origin,
         languages_reference=languages_reference,
@@ -205,8 +142,8 @@ def build_corpus(
     return corpus
 
 
-def _table(rows: Iterable[Row], schema: pa.Schema, faults: Faults) -> pa.Table:
-    """Return the rows as a table; raise the faults so far if a value does not fit the schema."""
+def _table(rows: Iterable[Any], schema: pa.Schema, faults: Faults) -> pa.Table:
+    """Return the rows as a table; raise the faults so far if a value does not fit its column."""
     batches = []
     iterator = iter(rows)
     while block := list(islice(iterator, BLOCK)):
@@ -220,7 +157,7 @@ def _table(rows: Iterable[Row], schema: pa.Schema, faults: Faults) -> pa.Table:
     return pa.Table.from_batches(batches, schema=schema).combine_chunks()
 
 
-def _offender(block: Sequence[Row], schema: pa.Schema, error: Exception) -> str:
+def _offender(block: Sequence[Any], schema: pa.Schema, error: Exception) -> str:
     """Return the first row and column of a block that Arrow does not take."""
     for row in block:
         for value, field in zip(row, schema, strict=True):
@@ -250,7 +187,7 @@ def _with_facts(row: ImageRow, source: ImageSource, hashes: ImageHashes, faults:
     except OSError as error:
         faults.add("images that cannot be read", f"{row.id!r} ({error})")
         return row
-    return row._replace(sha=facts.sha, width=facts.width, height=facts.height)
+    return row._replace(**facts._asdict())
 
 
 def _numbered(rows: Iterable[CaptionRow], faults: Faults) -> Iterator[CaptionRow]:
@@ -258,15 +195,15 @@ def _numbered(rows: Iterable[CaptionRow], faults: Faults) -> Iterator[CaptionRow
     next_ordinal: dict[tuple[str, str, str], int] = {}
     for row in rows:
         if row.image_id is None:
-            yield row._replace(ordinal=row.ordinal or 0)
+            yield row._replace(ordinal=max(row.ordinal, 0))
             continue
         group = (row.image_id, row.language, row.translator)
         lowest = next_ordinal.get(group, 0)
-        ordinal = lowest if row.ordinal is None else row.ordinal
+        ordinal = lowest if row.ordinal == UNNUMBERED else row.ordinal
         if ordinal < lowest:
             faults.add("captions with ordinals that do not rise within image, language and translator", repr(row.id))
         next_ordinal[group] = ordinal + 1
-        yield row if row.ordinal is not None else row._replace(ordinal=ordinal)
+        yield row if row.ordinal == ordinal else row._replace(ordinal=ordinal)
 
 
 def _check_ids(corpus: Corpus, faults: Faults) -> None:

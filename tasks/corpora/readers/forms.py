@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, noted, some
 from capim.store.forms import FORMS, NAMES, NO_COLUMNS, Columns, fold, option
+from capim.store.schema import UNNUMBERED
 from capim.store.sets.columns_read import CAPTIONS, GRADES, SPLITS, TONGUES, tell, telling
 from capim.store.tables import skips_bad_rows
 from capim.store.types import Corpus
@@ -388,7 +389,7 @@ class _Rows:
         if ordinal is not None and (not str(ordinal).isdigit() or several):
             self.faults.add("rows with an ordinal that is not one caption's whole number", f"{self.at} ({ordinal!r})")
             ordinal = None
-        place = None if ordinal is None else int(str(ordinal))
+        place = UNNUMBERED if ordinal is None else int(str(ordinal))
         by, annotation = str(one.get("translator") or "human"), None if annotation is None else str(annotation)
         for n, text in enumerate(texts):
             identifier = f"{caption}#{n}" if several else caption
