@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import in_order
 from capim.store.schema import Result, Subject
 from capim.store.schema import Slice as SliceRow
-from capim.store.types import FUSION, MODALITIES, TWO_STAGE, Corpus, EncoderSpec, Modality, digest16
-from capim.store.vectors import Ragged
+from capim.store.types import FUSION, TWO_STAGE, Corpus, EncoderSpec, digest16
 from capim.tasks.analyses.analysis import Slice, slice_rows
 from capim.tasks.derive import Derivation, Derived, Work, derive, one_by_one
 from capim.tasks.hub.progress import track
@@ -39,7 +37,6 @@ from capim.tasks.ranking.two_stage import (
     two_stage,
     weighted_sum,
 )
-from capim.tasks.ranking.vectors import Blocks
 from capim.tasks.references import EvaluationRef, RunSettings, SetsRef
 from capim.tasks.results.figures import Figures
 from capim.tasks.results.scoring import stored_evaluations
@@ -140,40 +137,22 @@ class TextToImage:
 
     def pair_scores(self, member: EvaluationRef) -> SecondScores:
         """Return one encoder's scores of chosen captions with chosen images."""
-        if late := self._late(member):
-            return maxsim_pairs(*late)
-        encoder = member.sets.encoder_fingerprint
-        return dense_pairs(self.matrix(encoder, "caption"), self.matrix(encoder, "image"))
+        images, captions = member.sets.vectors(self.store)
+        return maxsim_pairs(images, gather(captions())) if callable(images) else dense_pairs(captions[:], images[:])
 
     def all_scores(self, member: EvaluationRef) -> Iterator[ScoreRows]:
         """Return one encoder's scores of all captions with all images, block by block."""
-        if late := self._late(member):
-            return scores_per_token(*late, n_images=len(self.corpus.images))
-        encoder = member.sets.encoder_fingerprint
-        return dense_score_rows(self.matrix(encoder, "image"), self.matrix(encoder, "caption"), self.task)
-
-    def matrix(self, encoder: str, modality: Modality) -> NDArray[np.float32]:
-        """Return the vectors of a single-vector encoder, in corpus order."""
-        return self.store.vectors(encoder=encoder, corpus=self.corpus.fingerprint, modality=modality).matrix
-
-    def _late(self, member: EvaluationRef) -> tuple[Blocks, Ragged] | None:
-        """Return the images and the captions of a late-interaction encoder; None for another one."""
-        if self.store.encoder(member.sets.encoder_fingerprint).vectors == "single":
-            return None
-        images, captions = (member.sets.vectors(self.store, modality) for modality in MODALITIES)
-        return (images, gather(captions())) if callable(images) and callable(captions) else None
+        images, captions = member.sets.vectors(self.store)
+        if callable(images):
+            return scores_per_token(images, gather(captions()), n_images=len(self.corpus.images))
+        return dense_score_rows(images, captions, self.task)
 
     def results(self, outcomes: Outcomes, spec: EncoderSpec, *, members: Sequence[EvaluationRef] = ()) -> list[Result]:
         """Return the results of a combined encoder; with ``members``, store its outcomes like those of any encoder."""
         made_of = [member.evaluations[self.protocol.id] for member in members]
         evaluation = digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id, *made_of])
-        sets = SetsRef(
-            encoder=spec.name,
-            encoder_fingerprint=spec.fingerprint,
-            corpus=self.corpus.name,
-            corpus_fingerprint=self.corpus.fingerprint,
-        )
-        ordered = in_order("outcomes", outcomes.to_arrow(evaluation=evaluation, **vars(sets)))
+        sets = SetsRef.between(spec, self.corpus)
+        ordered = in_order("outcomes", outcomes.to_arrow(evaluation, sets))
         stored = Outcomes.from_arrow(ordered, self.protocol)
         source = Source(**vars(sets), evaluation=evaluation, run=self.settings.run)
         evaluated = Evaluated.of(stored, self.corpus, source, metrics_of(outcomes))

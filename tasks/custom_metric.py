@@ -19,7 +19,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import delete
 from capim.store.schema import TABLE_OF, TABLES, Comparison, Replicates, Result, Slice
-from capim.store.types import MODALITIES, Corpus
+from capim.store.types import Corpus
 from capim.tasks.analyses.table import of_parts
 from capim.tasks.compare import comparisons
 from capim.tasks.derive import Derived, derive
@@ -176,7 +176,7 @@ class _Reading:
         task = build_task(self.corpus, outcomes.protocol)
         if not isinstance(task, RetrievalTask):
             raise TypeError(f"protocol {outcomes.protocol.id!r} has no gallery")
-        images, captions = (sets.vectors(self.store, modality) for modality in MODALITIES)
+        images, captions = sets.vectors(self.store)
         position = {query: row for row, query in enumerate(outcomes.query_ids)}
         rows = np.array([position[query] for query in task.query_ids], dtype=np.int64)
         for block in score_blocks(images, captions, task, resources=Resources(self.device)):

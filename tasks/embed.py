@@ -546,7 +546,7 @@ def _reference(
     encoded = [each for part in parts for each in part.values()]
     return EmbedRef(
         corpus=corpus,
-        sets=SetsRef.of(SetKey.of(spec, corpus.name, corpus.fingerprint, "image")),
+        sets=SetsRef.between(spec, corpus),
         n_items=sum(each.n_items for each in parts[0].values()),
         n_encoded=sum(each.n_encoded for each in encoded),
         n_truncated=sum(each.n_truncated for each in encoded),

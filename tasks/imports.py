@@ -297,8 +297,7 @@ def _store(
         store.write_encoder(encoder)
         for key in new:
             store.write_rows("outcomes", imported.rows(key), replace="evaluation")
-        sets = SetsRef(**imported.subject)
-        by_protocol = {each.protocol.id: key for key, each in imported.outcomes.items()}
+        sets, by_protocol = imported.sets, {each.protocol.id: key for key, each in imported.outcomes.items()}
         sources = [(key, protocol, each.matched.get(protocol, ""), path, sets) for protocol, key in by_protocol.items()]
         _record_imports(store, sources, run=run)
         scored = stored_evaluations(store, EvaluationRef(sets=sets, evaluations=by_protocol, n_scored=0), ())

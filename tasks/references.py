@@ -21,11 +21,10 @@ from capim.tasks.statistics.draws import Resampling
 
 if TYPE_CHECKING:
     from capim.store import EmbeddingStore
-    from capim.store.types import Corpus
+    from capim.store.types import Corpus, EncoderSpec
     from capim.tasks.corpora.opened import OpenCorpora
     from capim.tasks.derive import Derived
     from capim.tasks.ranking.resources import Resources
-    from capim.tasks.ranking.vectors import Blocks, VectorRows
 
 T = TypeVar("T")
 Named: TypeAlias = str | dict[str, Any]
@@ -74,9 +73,18 @@ class SetsRef(OfStates):
         """Return the sets that a row is about."""
         return cls(**{each.name: getattr(row, each.name) for each in fields(cls)})
 
-    def vectors(self, store: EmbeddingStore, modality: Modality) -> VectorRows | Blocks:
-        """Return the vectors of one of the sets, read from the store as they are requested."""
-        return store.windows(encoder=self.encoder_fingerprint, corpus=self.corpus_fingerprint, modality=modality)
+    @classmethod
+    def between(cls, spec: EncoderSpec, corpus: Corpus | CorpusRef) -> SetsRef:
+        """Return the sets that an encoder has, or may have, on a corpus."""
+        return cls.of(SetKey.of(spec, corpus.name, corpus.fingerprint, "image"))
+
+    def vectors(self, store: EmbeddingStore) -> tuple[Any, Any]:
+        """Return the vectors of images and captions, read from the store as they are requested.
+
+        They are ``ranking.vectors.VectorRows``; of an encoder with several vectors per item, ``Blocks``.
+        """
+        of = {"encoder": self.encoder_fingerprint, "corpus": self.corpus_fingerprint}
+        return store.windows(**of, modality="image"), store.windows(**of, modality="caption")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.row_types import columns_of
-from capim.store.schema import Outcome, is_found, is_missed
+from capim.store.schema import OfStates, Outcome, is_found, is_missed
 from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.protocols import I2T_ANY, Protocol
 
@@ -160,18 +160,9 @@ class Outcomes:
             ),
         )
 
-    def to_arrow(
-        self, *, evaluation: str, encoder: str, encoder_fingerprint: str, corpus: str, corpus_fingerprint: str
-    ) -> pa.Table:
-        """Return rows of table ``outcomes``, in query order."""
-        identity = {
-            "evaluation": evaluation,
-            "encoder": encoder,
-            "encoder_fingerprint": encoder_fingerprint,
-            "corpus": corpus,
-            "corpus_fingerprint": corpus_fingerprint,
-            "protocol": self.protocol.id,
-        }
+    def to_arrow(self, evaluation: str, of: OfStates) -> pa.Table:
+        """Return rows of table ``outcomes``, in query order, of an encoder on a corpus."""
+        identity = {**vars(of), "evaluation": evaluation, "protocol": self.protocol.id}
         columns: dict[str, pa.Array] = {
             name: pa.repeat(pa.scalar(value), len(self)) for name, value in identity.items()
         }

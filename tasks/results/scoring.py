@@ -6,9 +6,9 @@ Scoring needs torch, which is imported only when there is something to score.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -65,9 +65,9 @@ class ScoredSets:
         """Return the scoring of some of the protocols; vectors are read from the store as far as they are needed."""
         from capim.tasks.ranking.evaluate import Scoring
 
-        vectors: Any = {f"{modality}s": self.sets.vectors(self.store, modality) for modality in MODALITIES}
-        device = choose_device(resources.device)
-        return Scoring.of(self.corpus, protocols, **vectors, resources=replace(resources, device=device))
+        images, captions = self.sets.vectors(self.store)
+        on = replace(resources, device=choose_device(resources.device))
+        return Scoring.of(self.corpus, protocols, images=images, captions=captions, resources=on)
 
     def read(self, protocol: Protocol) -> Outcomes:
         """Return the stored outcomes of a protocol."""
@@ -190,7 +190,7 @@ def outcomes_of(
         replaced = "evaluation" if any(scored.evaluations[each.id] in unlisted for each in portion) else None
         for protocol_id in list(outcomes_by_id):
             outcomes = outcomes_by_id.pop(protocol_id)  # popped: outcomes of a large corpus would not fit twice
-            rows = outcomes.to_arrow(evaluation=scored.evaluations[protocol_id], **asdict(scored.sets))
+            rows = outcomes.to_arrow(scored.evaluations[protocol_id], scored.sets)
             stored_outcomes.append(Outcomes.from_arrow(in_order("outcomes", rows), outcomes.protocol))
             unwritten.append(rows)
             if not outcomes_by_id or sum(map(len, unwritten)) > _ROWS_AT_ONCE:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from capim.store.schema import OfStates
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.ranking.outcomes import Outcomes
@@ -62,8 +63,8 @@ def assert_same(found: Mapping[str, Outcomes], expected: Mapping[str, Outcomes])
 
 def stored_and_read(found: Mapping[str, Outcomes]) -> dict[str, Outcomes]:
     """Outcomes as rows of the store, and back."""
-    names: Any = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"), "x")
-    return {id_: Outcomes.from_arrow(each.to_arrow(**names), each.protocol) for id_, each in found.items()}
+    of = OfStates(encoder="x", encoder_fingerprint="x", corpus="x", corpus_fingerprint="x")
+    return {id_: Outcomes.from_arrow(each.to_arrow("x", of), each.protocol) for id_, each in found.items()}
 
 
 def tied_orders(scores: Sequence[float]) -> list[list[int]]:

@@ -15,6 +15,7 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.files import write_row_file
+from capim.store.schema import OfStates
 from capim.store.types import Corpus
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.cosine import score_dense
@@ -282,10 +283,7 @@ def test_a_run_that_cannot_be_meant_is_explained(tmp_path: Path, lines: str, mes
 
 
 # --- exported outcomes ---------------------------------------------------------------------------------------------
-IDENTITY = {
-    "evaluation": "e", "encoder": "a", "encoder_fingerprint": "f",
-    "corpus": CORPUS.name, "corpus_fingerprint": CORPUS.fingerprint,
-}  # fmt: skip
+STATES = OfStates(encoder="a", encoder_fingerprint="f", corpus=CORPUS.name, corpus_fingerprint=CORPUS.fingerprint)
 
 
 def imported_again(path: Path, *tables: pa.Table, corpus: Corpus = CORPUS) -> list[Outcomes]:
@@ -299,23 +297,23 @@ def test_exported_outcomes_come_back_to_the_last_bit(tmp_path: Path, suffix: str
     """Also those of ranks alone: their best score is not a number, which JSON has no word for."""
     path = tmp_path / f"outcomes{suffix}"
     [of_ranks] = outcomes_of_rows(named_rows([{"query": i, "rank": 1 + k} for k, i in enumerate(IMAGES)]), CORPUS)[0]
-    [found] = imported_again(path, of_ranks.to_arrow(**IDENTITY))
-    assert_equal(found, Outcomes.from_arrow(of_ranks.to_arrow(**IDENTITY), found.protocol))
+    [found] = imported_again(path, of_ranks.to_arrow("e", STATES))
+    assert_equal(found, Outcomes.from_arrow(of_ranks.to_arrow("e", STATES), found.protocol))
     if suffix == ".json":
         json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     originals = of_matrix(SCORES).outcomes
-    tables = [outcomes.to_arrow(**IDENTITY) for outcomes in originals]
+    tables = [outcomes.to_arrow("e", STATES) for outcomes in originals]
     for ours, original, table in zip(imported_again(path, *tables), originals, tables, strict=True):
         in_query_order = table.sort_by([("query_ord", "ascending"), ("query_id", "ascending")])
         assert_equal(ours, Outcomes.from_arrow(in_query_order, original.protocol))
         assert metrics_of(ours) == metrics_of(original)
     for others, message in (
         (
-            [tables[0], originals[1].to_arrow(**{**IDENTITY, "encoder": "c"})],
+            [tables[0], originals[1].to_arrow("e", replace(STATES, encoder="c"))],
             r"one encoder on thirty .* got a on thirty .*, c on thirty",
         ),
         (
-            [originals[0].to_arrow(**{**IDENTITY, "corpus_fingerprint": "other"})],
+            [originals[0].to_arrow("e", replace(STATES, corpus_fingerprint="other"))],
             r"got . on thirty \(other\); export them",
         ),
         ([tables[0].slice(1)], r"t2i/all: the 59 exported queries are not the 60 of the corpus"),

@@ -15,7 +15,7 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.forms import FORMS, OUTCOMES
 from capim.store.row_types import columns_of
-from capim.store.schema import Outcome
+from capim.store.schema import OfStates, Outcome
 from capim.store.sets.importing import imported_encoder
 from capim.store.types import OF_OUTCOMES, Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
@@ -71,9 +71,9 @@ def test_every_example_of_the_page_gives_its_figures(
     path.write_text(text)
     found = outcomes_of_source(Source("run" if form == "trec" else "outcomes", str(path), "theirs"), SMALL)
     assert figures(found["theirs"].outcomes) == expected
-    identity = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"), "x")
+    states = OfStates(encoder="x", encoder_fingerprint="x", corpus="x", corpus_fingerprint="x")
     for outcomes in found["theirs"].outcomes:  # and they are rows of the store
-        rows = outcomes.to_arrow(**identity)
+        rows = outcomes.to_arrow("x", states)
         rows.validate(full=True)
         assert rows.schema.equals(columns_of(Outcome))
         assert figures([Outcomes.from_arrow(rows, outcomes.protocol)]) == expected

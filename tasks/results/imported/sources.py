@@ -31,17 +31,18 @@ from capim.store.files import existing_file, reading
 from capim.store.forms import FORMS, NO_COLUMNS, Columns, option, refuse_lower_better, renamed
 from capim.store.row_types import columns_of, rows_in
 from capim.store.rows import in_order
-from capim.store.schema import OfProtocol, OfStates, Outcome
+from capim.store.schema import OfProtocol, Outcome
 from capim.store.sets.columns_read import telling
 from capim.store.sets.matching import POSITION, Items, key_of, match
 from capim.store.sets.vector_files import ARRAYS, mapped, read_contents
 from capim.store.tables import DELIMITED, NAMED, PARQUET, open_table, read_row_file, records, suffix_of
-from capim.store.types import Corpus, EncoderSpec, SetKey, digest16
+from capim.store.types import Corpus, EncoderSpec, digest16
 from capim.tasks.ranking.maxsim_products import score_table
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols
 from capim.tasks.ranking.ranker import score_given
 from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.references import SetsRef
 from capim.tasks.results.imported.runs import outcomes_of_run, read_run
 from capim.tasks.results.imported.tables import (
     FoundRows,
@@ -277,19 +278,18 @@ class Imported:
     def of(cls, outcomes: Sequence[Outcomes], encoder: EncoderSpec, corpus: Corpus) -> Imported:
         """Return the outcomes under their ids, in query order."""
         imported = cls(encoder=encoder, corpus=corpus, outcomes={})
-        tables = [in_order("outcomes", each.to_arrow(evaluation="", **imported.subject)) for each in outcomes]
+        tables = [in_order("outcomes", each.to_arrow("", imported.sets)) for each in outcomes]
         ordered = [Outcomes.from_arrow(rows, each.protocol) for rows, each in zip(tables, outcomes, strict=True)]
         return replace(imported, outcomes={evaluation_of(each, encoder, corpus): each for each in ordered})
 
     @property
-    def subject(self) -> dict[str, str]:
-        """Return names and fingerprints of the encoder and the corpus, as columns."""
-        key = SetKey.of(self.encoder, self.corpus.name, self.corpus.fingerprint, "image")
-        return {each.name: getattr(key, each.name) for each in fields(OfStates)}
+    def sets(self) -> SetsRef:
+        """Return names and fingerprints of the encoder and the corpus."""
+        return SetsRef.between(self.encoder, self.corpus)
 
     def rows(self, evaluation: str) -> pa.Table:
         """Return rows of table ``outcomes``."""
-        return self.outcomes[evaluation].to_arrow(evaluation=evaluation, **self.subject)
+        return self.outcomes[evaluation].to_arrow(evaluation, self.sets)
 
 
 # --- Matrices of scores.
