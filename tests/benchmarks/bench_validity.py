@@ -6,7 +6,7 @@ rows that measure the same today.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping, Sized
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
 from multiprocessing import get_context
@@ -65,7 +65,7 @@ def intervals_of_shares(n: int) -> list[Row]:
     often = {cell: rate for cell, rate in rates.items() if 2 * rate.n >= n}
     beyond = [cell for cell, rate in often.items() if not PROMISED[0] <= rate.rate <= PROMISED[1]]
     often |= {cell: coverage(cell, AGAIN * n, seed=SEED + 1) for cell in beyond}
-    false = {cell: Rate("", (1 - rate.rate) * rate.n / n, n) for cell, rate in rates.items()}
+    false = {cell: Rate((1 - rate.rate) * rate.n / n, n) for cell, rate in rates.items()}
     inside = float(np.mean([PROMISED[0] <= round(rate.rate, 3) <= PROMISED[1] for rate in often.values()]))
     least, most = (choose(often, key=lambda cell: often[cell].rate) for choose in (min, max))
     worst = max(false, key=lambda cell: false[cell].rate)
@@ -102,7 +102,7 @@ def intervals_of_shares(n: int) -> list[Row]:
             rows.append(percent(name, coverage(cell, n, seed=SEED), ">= 93", peer=old, note=before))
     for share in (0.01, 0.99):
         cell = Cell(share=share, n_images=100, sizes="5", correlation=0.3)
-        others = _listed([bootstrap_coverage(cell, n // 2, seed=SEED)])
+        others = _listed({"coverage/percentile": bootstrap_coverage(cell, n // 2, seed=SEED)})
         old = "issue 18: percentile 90 to 91 %"
         note = f"shown in {100 * rates[cell].n / n:.0f} % of the data sets, those with most hits or misses; {others}"
         bar = ">= 93" if cell in often else ""
@@ -139,7 +139,7 @@ def intervals_of_other_figures(n: int) -> list[Row]:
         ]
     for n_images, old in ((10, "issue 41: .87"), (20, "issue 41: .88")):
         cell = MeanCell(figure="difference of .95 and .85", n_images=n_images, sizes="5", correlation=0.3)
-        rate = Rate("", mean_coverage(cell, n, seed=SEED, methods=("default",))[0]["default"], n)
+        rate = Rate(mean_coverage(cell, n, seed=SEED, methods=("default",))[0]["default"], n)
         rows.append(percent(f"difference of .95 and .85: coverage, {n_images} images of 5", rate, ">= 93", peer=old))
     return rows
 
@@ -156,8 +156,8 @@ def two_encoders(n: int) -> list[Row]:
                 ("coverage", "95 % intervals: largest error of the coverage", 0.95),
                 ("error", "tests at 5 %: largest error of the type I error rate", 0.05),
             ):
-                of_kind = [rate for rate in rates if rate.name.startswith(kind)]
-                furthest = 100 * max(abs(rate.rate - promised) for rate in of_kind)
+                of_kind = {name: rate for name, rate in rates.items() if name.startswith(kind)}
+                furthest = 100 * max(abs(rate.rate - promised) for rate in of_kind.values())
                 note = f"{_listed(of_kind)}; {n:,} data sets of 1,000 images"
                 rows.append(Row(f"{title}, {where}", furthest, "percentage points", "<= 2", note=note))
     return rows
@@ -168,7 +168,7 @@ def few_hits_or_misses(n: int) -> list[Row]:
     rows = []
     for share, images, captions in ((0.02, 100, 1), (0.02, 300, 5), (0.5, 100, 1), (0.98, 100, 5), (0.98, 300, 1)):
         scenario = Scenario(n_clusters=images, per_cluster=captions, correlation=0.5, share=share)
-        rates = {rate.name: rate for rate in study(scenario, n_datasets=n, seed=SEED)}
+        rates = study(scenario, n_datasets=n, seed=SEED)
         where = f"R@1 {share}, {images} images, {captions} per image"
         alone = f"bootstrap alone {100 * rates['against the test/bootstrap alone'].rate:.1f} %"
         contradictions = rates["against the test/as printed"]
@@ -339,8 +339,8 @@ def _as_narrow_as_can_be(widest: Row, narrower: float, how: str) -> Row:
     return Row(f"{widest.name}, {how}", narrower, "%", "< 95", note=note)
 
 
-def _listed(rates: list[Rate]) -> str:
-    return ", ".join(f"{rate.name.partition('/')[2]} {100 * rate.rate:.1f} %" for rate in rates)
+def _listed(rates: Mapping[str, Rate]) -> str:
+    return ", ".join(f"{name.partition('/')[2]} {100 * rate.rate:.1f} %" for name, rate in rates.items())
 
 
 def _cell(cell: Cell) -> str:

@@ -18,7 +18,7 @@ from capim.tasks.statistics.intervals import interval_of
 from capim.tasks.statistics.pairs import Comparison, Scale, compare_encoders
 from tests.benchmarks.made import unit
 from tests.benchmarks.rows import Row
-from tests.benchmarks.simulations.shares import Rate, percent
+from tests.benchmarks.simulations.shares import Rate, coverage_of, percent, significant
 
 SEED = 63
 SHARE = Scale(share=True, span=1.0)
@@ -47,16 +47,11 @@ def reciprocal_ranks(n: int) -> list[Row]:
     ):  # fmt: skip
         rng, clusters = np.random.default_rng((SEED, images, captions)), Clusters.of(np.repeat(range(images), captions))
         truth = float(-chance * np.log(chance) / (1 - chance))  # of a geometric rank
-        shown, held = 0, 0
-        for _ in range(n):
-            values = 1.0 / rng.geometric(chance, clusters.n_queries)
-            interval = interval_of(values, clusters, Resampling(), bounds=(0.0, 1.0))
-            if interval.low is not None and interval.high is not None:
-                shown, held = shown + 1, held + (interval.low <= truth <= interval.high)
+        drawn = (1.0 / rng.geometric(chance, clusters.n_queries) for _ in range(n))
+        rate = coverage_of((interval_of(each, clusters, Resampling(), bounds=(0.0, 1.0)) for each in drawn), truth)
         name = f"MRR {truth:.2f}, {images} images of {captions}: coverage where it is shown"
-        note = f"shown in {100 * shown / n:.0f} % of {n:,}"
-        rate = Rate("", held / shown, shown) if shown >= 50 else None
-        found.append(_row(name, rate, ">= 93" if shown > n / 2 else "", old, note))
+        note = f"shown in {100 * rate.n / n:.0f} % of {n:,}"
+        found.append(_row(name, rate if rate.n >= 50 else None, ">= 93" if rate.n > n / 2 else "", old, note))
     return found
 
 
@@ -96,7 +91,7 @@ def differences(n: int) -> list[Row]:
         drawn = draw or _together(shares, images)
         covered = sum(all(_holds(pair, shares) for pair in _pairs(drawn(rng), clusters, at)) for at in range(n))
         name = f"simultaneous interval of all pairs: coverage, {what}, {images:,} images"
-        found.append(_row(name, Rate("", covered / n, n), ">= 93" if n >= 500 else "", old))
+        found.append(_row(name, Rate(covered / n, n), ">= 93" if n >= 500 else "", old))
     for n_lost, images, captions, old in ((3, 100, 1, "80.8"), (3, 300, 5, "80.9")):
         rng, clusters = np.random.default_rng((SEED, images)), Clusters.of(np.repeat(range(images), captions))
         drawn, undecided, true = _only_loses(n_lost, images, captions), 0, 0
@@ -107,7 +102,7 @@ def differences(n: int) -> list[Row]:
                 undecided, true = undecided + 1, true + (said.worse_by >= n_lost / images)
         name = f"“could be up to x worse” is true, one loses {n_lost} of {images} x {captions}"
         note = f"undecided in {100 * undecided / n:.0f} %"
-        found.append(_row(name, Rate("", true / max(undecided, 1), undecided), ">= 95", old, note))
+        found.append(_row(name, Rate(true / max(undecided, 1), undecided), ">= 95", old, note))
     return found
 
 
@@ -143,9 +138,9 @@ def labels(n: int) -> list[Row]:
             )
             first = (images @ (names / np.linalg.norm(names, axis=1, keepdims=True)).T).argmax(axis=1)
             _, p = labels_p(FirstHits(label, first, agrees, of_images=False), clusters)
-            wrong += p is not None and p < ALPHA
+            wrong += significant(p)
         name = f"guessers, {what}, mean cosine {cosine}: better than or below chance"
-        found.append(_row(name, Rate("", wrong / n, n), "<= 6.5" if n >= 200 else "", old))
+        found.append(_row(name, Rate(wrong / n, n), "<= 6.5" if n >= 200 else "", old))
     return found
 
 
@@ -176,9 +171,9 @@ def dependent(n: int) -> list[Row]:
                     np.fill_diagonal(scores, -1.0)
                 hits.append((label[scores.argmax(axis=1)] == of_query).astype(np.float64))
             [pair] = _pairs(np.stack(hits), clusters, at)
-            wrong += pair.flip_test.p is not None and pair.flip_test.p < ALPHA
+            wrong += significant(pair.flip_test.p)
         name = f"two equally noisy encoders called different, {what}"
-        found.append(_row(name, Rate("", wrong / n, n), "", old, "said in the report, not promised"))
+        found.append(_row(name, Rate(wrong / n, n), "", old, "said in the report, not promised"))
     return found
 
 
@@ -196,7 +191,7 @@ def strata(n: int) -> list[Row]:
         called += p < ALPHA, found.state == "equivalent"
     name = "called equivalent at the margin, the difference in one of seven categories"
     note = f"by the betting bound alone {100 * called[0] / n:.1f} %"
-    return [_row(name, Rate("", called[1] / n, n), "<= 5", "bound 10.7, decision 0 to .9", note)]
+    return [_row(name, Rate(called[1] / n, n), "<= 5", "bound 10.7, decision 0 to .9", note)]
 
 
 def sizes_that_inform(n: int) -> list[Row]:
@@ -207,7 +202,7 @@ def sizes_that_inform(n: int) -> list[Row]:
         ("harder images have more captions", 400, (1, 9), "93.2"),
         ("every tenth image has 12", 100, (1, 12), ""),
     ):
-        rng, shown, held = np.random.default_rng((SEED, images, sizes[1])), 0, 0
+        rng, intervals = np.random.default_rng((SEED, images, sizes[1])), []
         rates = (0.95, 0.8) if "harder" in what else (0.7, 0.7)
         large_share = 0.5 if "harder" in what else 0.1
         weights = np.array([(1 - large_share) * sizes[0], large_share * sizes[1]])
@@ -218,12 +213,9 @@ def sizes_that_inform(n: int) -> list[Row]:
             rate = np.where(large, rates[1], rates[0])
             ease = rng.beta(2 * rate, 2 * (1 - rate))[clusters.labels]
             hits = (rng.random(clusters.n_queries) < ease).astype(np.float64)
-            interval = interval_of(hits, clusters, Resampling(), bounds=(0.0, 1.0), share=True)
-            if interval.low is not None and interval.high is not None:
-                shown, held = shown + 1, held + (interval.low <= truth <= interval.high)
-        name = f"95 % interval of a share: coverage, {what}, {images} images"
-        note = f"shown in {100 * shown / n:.0f} %"
-        found.append(_row(name, Rate("", held / max(shown, 1), shown), ">= 93", old, note))
+            intervals.append(interval_of(hits, clusters, Resampling(), bounds=(0.0, 1.0), share=True))
+        rate, name = coverage_of(intervals, truth), f"95 % interval of a share: coverage, {what}, {images} images"
+        found.append(_row(name, rate, ">= 93", old, f"shown in {100 * rate.n / n:.0f} %"))
     return found
 
 

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.decision import ALPHA
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import FlipTest, sign_flip_tests
 from capim.tasks.statistics.pairs import compare_encoders, detectable_effect
 from capim.tasks.statistics.ranking import rank_encoders
-from tests.benchmarks.simulations.shares import AT_ONCE, Rate
+from tests.benchmarks.simulations.shares import AT_ONCE, Rate, rate_of, significant
 
 
 def suite_of_hits(
@@ -40,11 +39,9 @@ def tested(hits: NDArray[np.float64], *, seed: int, permutations: int = 999) -> 
 def false_claims(n_encoders: int, share: float, n_suites: int, *, seed: int, n_images: int = 300) -> Rate:
     """Share of suites of equally good encoders in which any pair is called different."""
     rng = np.random.default_rng(seed)
-    claimed = [
-        any(_significant(test) for test in tested(suite_of_hits(n_encoders, share, n_images, rng), seed=suite))
-        for suite in range(n_suites)
-    ]
-    return Rate("any false claim", float(np.mean(claimed)), n_suites)
+    drawn = (suite_of_hits(n_encoders, share, n_images, rng) for _ in range(n_suites))
+    tests = (tested(hits, seed=suite) for suite, hits in enumerate(drawn))
+    return rate_of([any(significant(test.p_adjusted) for test in of_suite) for of_suite in tests])
 
 
 def power(
@@ -52,11 +49,11 @@ def power(
 ) -> Rate:
     """How often the first encoder, better than all others by so much, is called better than the second."""
     rng = np.random.default_rng(seed)
-    found = [
-        _significant(tested(suite_of_hits(n_encoders, share, n_images, rng, better_by=better_by), seed=suite)[0])
-        for suite in range(n_suites)
-    ]
-    return Rate(f"power at {better_by:.3f}", float(np.mean(found)), n_suites)
+    found = []
+    for suite in range(n_suites):
+        [first, *_] = tested(suite_of_hits(n_encoders, share, n_images, rng, better_by=better_by), seed=suite)
+        found.append(significant(first.p_adjusted))
+    return rate_of(found)
 
 
 def detectable(n_encoders: int, n_suites: int, *, seed: int, share: float = 0.5, n_images: int = 500) -> float:
@@ -84,8 +81,8 @@ def sparse_power(n_queries: int, n_datasets: int, *, seed: int) -> tuple[float, 
         rows = np.concatenate([wins, np.zeros((1, n_queries))])
         pairs = [(row, AT_ONCE) for row in range(AT_ONCE)]
         tests = sign_flip_tests(rows, clusters, pairs, Resampling(permutations=999, seed=seed + start))
-        found += [test.p is not None and test.p < ALPHA for test in tests]
-    return stated, Rate("power", float(np.mean(found)), n_datasets)
+        found += [significant(test.p) for test in tests]
+    return stated, rate_of(found)
 
 
 def value_power(n_queries: int, n_datasets: int, *, seed: int) -> tuple[float, Rate] | None:
@@ -111,8 +108,8 @@ def value_power(n_queries: int, n_datasets: int, *, seed: int) -> tuple[float, R
         rows = np.concatenate([*pairs_of_encoders(AT_ONCE, difference)])
         chosen = [(row, AT_ONCE + row) for row in range(AT_ONCE)]
         tests = sign_flip_tests(rows, clusters, chosen, Resampling(permutations=999, seed=seed + start))
-        found += [test.p is not None and test.p < ALPHA for test in tests]
-    return difference, Rate("power", float(np.mean(found)), len(found))
+        found += [significant(test.p) for test in tests]
+    return difference, rate_of(found)
 
 
 def far_apart(n_encoders: int, *, seed: int, n_images: int = 300) -> tuple[float, str, str]:
@@ -125,7 +122,3 @@ def far_apart(n_encoders: int, *, seed: int, n_images: int = 300) -> tuple[float
     ranks = rank_encoders(names, tests)
     best, worst = (f"{ranks[name].best} to {ranks[name].worst}" for name in (names[0], names[-1]))
     return compared[n_encoders - 2].p_adjusted or np.nan, best, worst
-
-
-def _significant(test: FlipTest) -> bool:
-    return test.p_adjusted is not None and test.p_adjusted < ALPHA

@@ -18,7 +18,7 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import interval_of, paired_intervals
 from capim.tasks.statistics.sampled import corrected_values
-from tests.benchmarks.simulations.shares import Rate, contains
+from tests.benchmarks.simulations.shares import Rate, contains, rate_of
 
 BETTER_BY = 0.05  # of the first encoder
 
@@ -65,7 +65,7 @@ def judged_coverage(cell: JudgedCell, n_datasets: int, *, seed: int) -> dict[str
         plain = interval_of(hits[1], clusters, Resampling(), bounds=(0.0, 1.0), share=True)
         held[:, at] = contains(one, truth), contains(both, apart), contains(plain, truth)
     names = ("one encoder", "difference", "uncorrected")
-    return {name: Rate(name, float(row.mean()), n_datasets) for name, row in zip(names, held, strict=True)}
+    return {name: rate_of(row.tolist()) for name, row in zip(names, held, strict=True)}
 
 
 def _drawn(

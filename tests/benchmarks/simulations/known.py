@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.decision import ALPHA, decide
+from capim.tasks.statistics.decision import decide
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval, interval_of, paired_intervals
 from capim.tasks.statistics.pairs import Scale, compare_encoders, equivalence_p
 from capim.tasks.statistics.slices import part_means
-from tests.benchmarks.simulations.shares import SIZES, Rate, contains
+from tests.benchmarks.simulations.shares import SIZES, Rate, contains, rate_of, significant
 
 N_IMAGES, N_CAPTIONS = 5_000, 25_010  # COCO's Karpathy test split: ten images have a sixth caption
 
@@ -81,11 +81,8 @@ def simulated_chance(metric: str, direction: str, n_orders: int, *, seed: int) -
 def false_equivalence(n_queries: int, n_datasets: int, *, seed: int, margin: float = 0.01) -> Rate:
     """How often two encoders whose true difference is the margin are called equivalent; 6 % of queries differ."""
     rng, clusters = np.random.default_rng(seed), Clusters.of(range(n_queries))
-    called = []
-    for _ in range(n_datasets):
-        p = equivalence_p(_differences(rng, n_queries, 0.03 + margin / 2, 0.03 - margin / 2), clusters, margin=margin)
-        called.append(p is not None and p < ALPHA)
-    return Rate("equivalent", float(np.mean(called)), n_datasets)
+    drawn = (_differences(rng, n_queries, 0.03 + margin / 2, 0.03 - margin / 2) for _ in range(n_datasets))
+    return rate_of([significant(equivalence_p(each, clusters, margin=margin)) for each in drawn])
 
 
 STRUCTURES: dict[str, NDArray[np.int64]] = {
@@ -116,30 +113,28 @@ def equivalent_at_the_edge(sizes: NDArray[np.int64], n_datasets: int, *, seed: i
     called = []
     for _ in range(n_datasets):
         wins = (rng.random(len(sizes)) < chance) & (np.arange(len(sizes)) < n_heavy)
-        p = equivalence_p(wins[labels].astype(np.float64), clusters, margin=margin)
-        called.append(p is not None and p < ALPHA)
-    return Rate("equivalent", float(np.mean(called)), n_datasets)
+        called.append(significant(equivalence_p(wins[labels].astype(np.float64), clusters, margin=margin)))
+    return rate_of(called)
 
 
 def equivalence_power(n_images: int, n_datasets: int, *, seed: int, margin: float = 0.01) -> Rate:
     """How often equally good encoders are called equivalent: 5 captions, 5 % of the queries differ each way."""
-    rng, clusters, called = np.random.default_rng(seed), Clusters.of(np.repeat(np.arange(n_images), 5)), 0
+    rng, clusters, called = np.random.default_rng(seed), Clusters.of(np.repeat(np.arange(n_images), 5)), []
     for at in range(n_datasets):
         difference = _differences(rng, 5 * n_images, 0.05, 0.05)
         values = {"a": np.maximum(difference, 0.0), "b": np.maximum(-difference, 0.0)}
         how = Resampling(permutations=999, seed=seed + at, margin=100 * margin)
         [pair] = compare_encoders(values, clusters, how, Scale(share=True, span=1.0))
         found = decide(pair.simultaneous, p_equivalent=pair.p_equivalent, margin=margin)
-        called += found.state == "equivalent"
-    return Rate("equivalent", called / n_datasets, n_datasets)
+        called.append(found.state == "equivalent")
+    return rate_of(called)
 
 
 def least_equivalent(margin: float = 0.01) -> int:
     """The fewest images of one query from which on two encoders that never differ are equivalent."""
 
     def is_equivalent(n: int) -> bool:
-        p = equivalence_p(np.zeros(n), Clusters.of(range(n)), margin=margin)
-        return p is not None and p < ALPHA
+        return significant(equivalence_p(np.zeros(n), Clusters.of(range(n)), margin=margin))
 
     return 1 + bisect_left(range(1, 10_000), True, key=is_equivalent)
 

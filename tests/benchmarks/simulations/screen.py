@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from capim.tasks.statistics.chance import chance_p
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.decision import ALPHA, BesideChance, against_chance, decide, over_families
+from capim.tasks.statistics.decision import BesideChance, against_chance, decide, over_families
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import sign_flip_tests
 from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.pairs import Comparison, Scale, compare_encoders
 from capim.tasks.statistics.ranking import rank_over_corpora
 from tests.benchmarks.rows import Row
-from tests.benchmarks.simulations.shares import Rate, percent
+from tests.benchmarks.simulations.shares import Rate, percent, significant
 
 SEED = 41
 BAR = "<= 5"
@@ -85,9 +85,9 @@ def false_screens(n_encoders: int, n_corpora: int, n: int, *, n_images: int = 15
             for values in (t2i, i2t, t2i + i2t):
                 tests = sign_flip_tests(values, clusters, pairs, resampling)
                 families.append([test.p_adjusted for test in tests])
-        alone += any(p is not None and p < ALPHA for of in families for p in of)
-        shared += any(p is not None and p < ALPHA for of in over_families(families) for p in of)
-    return Rate("shared", shared / n, n), Rate("alone", alone / n, n)
+        alone += any(significant(p) for of in families for p in of)
+        shared += any(significant(p) for of in over_families(families) for p in of)
+    return Rate(shared / n, n), Rate(alone / n, n)
 
 
 def false_chance(n_encoders: int, n: int, *, n_pairs: int = 250, n_categories: int = 7) -> Rate:
@@ -97,23 +97,23 @@ def false_chance(n_encoders: int, n: int, *, n_pairs: int = 250, n_categories: i
         values = rng.binomial(n_pairs, 0.5, n_encoders * n_categories) / n_pairs
         figures = [BesideChance(value, 0.5, chance_p(value, 0.5, pairs)) for value in values.tolist()]
         said += {*against_chance(figures)} != {"open"}
-    return Rate("said", said / n, n)
+    return Rate(said / n, n)
 
 
 def guessers_of(structure: str, n: int, *, chance: float = 0.5) -> Rate:
     """One guesser on images with so many captions, all of which hit or miss together."""
     rng, said = np.random.default_rng((SEED, len(structure))), 0
     for _ in range(n):
-        images = Clusters.of(np.repeat(*_sizes(STRUCTURES[structure](rng))))
+        images = _images(STRUCTURES[structure](rng))
         hits = (rng.random(images.n_clusters) < chance)[images.labels].astype(np.float64)
         value = images.mean(hits)
         [label] = against_chance([BesideChance(value, chance, chance_p(value, chance, images))])
         said += label in ("better", "below")
-    return Rate("said", said / n, n)
+    return Rate(said / n, n)
 
 
-def _sizes(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    return np.arange(len(sizes)), sizes
+def _images(sizes: NDArray[np.int64]) -> Clusters:
+    return Clusters.of(np.repeat(np.arange(len(sizes)), sizes))
 
 
 def _compared(a: NDArray[np.float64], b: NDArray[np.float64], clusters: Clusters, seed: int) -> Comparison:
@@ -131,7 +131,7 @@ def equal_pairs(structure: str, n: int) -> tuple[Rate, Rate]:
     """
     rng, claims, covers = np.random.default_rng((SEED, len(structure), 2)), 0, 0
     for at in range(n):
-        clusters = Clusters.of(np.repeat(*_sizes(STRUCTURES[structure](rng))))
+        clusters = _images(STRUCTURES[structure](rng))
         for better_by in (0.0, 0.1):
             ease = rng.beta(1.5, 1.5, (2, clusters.n_clusters)) * (1 - better_by)
             ease[0] += better_by
@@ -143,7 +143,7 @@ def equal_pairs(structure: str, n: int) -> tuple[Rate, Rate]:
             else:
                 low, high = pair.simultaneous or (-1.0, 1.0)
                 covers += low <= better_by <= high
-    return Rate("claims", claims / n, n), Rate("covers", covers / n, n)
+    return Rate(claims / n, n), Rate(covers / n, n)
 
 
 def skewed(n_clusters: int, n: int) -> tuple[Rate, Rate]:
@@ -157,7 +157,7 @@ def skewed(n_clusters: int, n: int) -> tuple[Rate, Rate]:
         found = decide(pair.simultaneous, p_equivalent=None, margin=None, n_effective=pair.n_effective)
         claimed = found.state in ("better", "worse")
         every, silent = every + claimed, silent + (claimed and not found.few_images)
-    return Rate("claims", every / n, n), Rate("silent", silent / n, n)
+    return Rate(every / n, n), Rate(silent / n, n)
 
 
 def false_ranks(n_corpora: int, shared: float, n: int, *, n_images: int = 100, n_encoders: int = 3) -> Rate:
@@ -170,7 +170,7 @@ def false_ranks(n_corpora: int, shared: float, n: int, *, n_images: int = 100, n
         found = rank_over_corpora(corpora, resampling, units)
         held = [standing.held for standing in found["these corpora"]]
         wrong += any(ranks is not None and (ranks.best, ranks.worst) != (1, n_encoders) for ranks in held)
-    return Rate("wrong", wrong / n, n)
+    return Rate(wrong / n, n)
 
 
 def _units(n_corpora: int, shared: float, n_images: int) -> Iterator[NDArray[np.int64]]:

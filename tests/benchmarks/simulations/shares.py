@@ -6,7 +6,7 @@ correlation. Only the number of images with 0, 1, .. hits matters, so a data set
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
@@ -16,6 +16,7 @@ import scipy
 from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.decision import ALPHA
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Hits, Interval, interval_of, student_interval
 from tests.benchmarks.rows import Row
@@ -25,9 +26,8 @@ AT_ONCE = 50  # data sets that share their random draws; enough groups keep the 
 
 
 class Rate(NamedTuple):
-    """How often something happened among ``n`` data sets, such as ``coverage/percentile`` or ``error/sign-flip``."""
+    """How often something happened among ``n`` data sets."""
 
-    name: str
     rate: float
     n: int
 
@@ -35,6 +35,21 @@ class Rate(NamedTuple):
     def standard_error(self) -> float:
         """Of the rate, from the finite number of data sets."""
         return float(np.sqrt(self.rate * (1 - self.rate) / max(self.n, 1)))
+
+
+def rate_of(happened: Sequence[bool]) -> Rate:
+    """Return how often something happened, from one flag for each data set; 0 without any."""
+    return Rate(float(np.mean(happened)) if happened else 0.0, len(happened))
+
+
+def significant(p: float | None) -> bool:
+    """True if a test at 5 % rejects."""
+    return p is not None and p < ALPHA
+
+
+def coverage_of(intervals: Iterable[Interval], truth: float) -> Rate:
+    """Return how often intervals hold the truth, where they are shown."""
+    return rate_of([contains(each, truth) for each in intervals if each.low is not None and each.high is not None])
 
 
 def percent(name: str, rate: Rate, bar: str = "", peer: str = "", note: str = "") -> Row:
@@ -134,7 +149,7 @@ def coverage(cell: Cell, n_datasets: int, *, seed: int, old: bool = False, narro
             shown += times
             less = narrower / n_queries
             covered += times * (interval.low + less <= cell.share <= interval.high - less)
-    return Rate("coverage/wilson", covered / max(shown, 1), shown)
+    return Rate(covered / max(shown, 1), shown)
 
 
 def bootstrap_coverage(cell: Cell, n_datasets: int, *, seed: int, draws: int = 999) -> Rate:
@@ -145,7 +160,7 @@ def bootstrap_coverage(cell: Cell, n_datasets: int, *, seed: int, draws: int = 9
     for at, row in enumerate(rows):
         how = Resampling(replicates=draws, seed=seed + at // AT_ONCE, method="percentile")
         covered.append(contains(interval_of(per_query(row, per_image), clusters, how), cell.share))
-    return Rate("coverage/percentile", float(np.mean(covered)), n_datasets)
+    return rate_of(covered)
 
 
 def per_query(images: NDArray[np.int64], per_image: int) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import agreeing_with_test
 from capim.tasks.statistics.slices import label_tests, part_means
 from tests.benchmarks.simulations.means import QUERIES
-from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, Rate, contains
+from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, Rate, contains, rate_of
 
 SIZES = (2, 3, 5, 10, 20, 40)
 N_IMAGES = 500
@@ -78,4 +78,4 @@ def value_slices(figure: str, n_images: int, n_datasets: int, *, seed: int) -> R
     values = QUERIES[figure](rng.random((n_datasets, n_images)))
     label, among = (np.arange(n_images) < 10)[None], np.ones(n_images, dtype=bool)
     p_values = label_tests(values, label, among, clusters)[:, 0]
-    return Rate("error", float(np.mean(p_values < ALPHA)), n_datasets)
+    return rate_of((p_values < ALPHA).tolist())
