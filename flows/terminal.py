@@ -87,9 +87,9 @@ def print_embedded(references: tuple[EmbedRef, ...]) -> None:
 
 def print_answer(page: str) -> None:
     """Print what the report recommends, on standard error."""
-    from capim.reports.rows.snapshot import results_of
+    from capim.reports.rows.snapshot import answer_of
 
-    for line in results_of(page).get("answer", ()):
+    for line in answer_of(page):
         sys.stderr.writelines(f"{part}\n" for part in folded(plain(line), sys.stderr))
     sys.stderr.flush()
 

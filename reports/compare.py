@@ -55,8 +55,7 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
     worse = [c for c in real if c.worse]
     counted = {"Figures in both": shared, "Changed": moved, "Significant": real, "Worse": worse}
     metrics = {**old.metrics, **new.metrics}
-    removed = [_removed(*of) for of in (("earlier", old, new), ("later", new, old)) if of[1].removed]
-    made = _figures(old, new, metrics, moved, shared, removed), _causes(old, new, moved), _coverage(metrics, old, new)
+    made = _figures(old, new, metrics, shared), _causes(old, new, moved), _coverage(metrics, old, new)
     return Report(
         title="Changes",
         subtitle=f"from {old.name} to {new.name}",
@@ -77,20 +76,13 @@ def _removed(which: str, one: Snapshot, other: Snapshot) -> str:
     return f"{text}: nothing of {names} can be compared" if names else text
 
 
-def _figures(
-    old: Snapshot,
-    new: Snapshot,
-    metrics: Metrics,
-    moved: list[FigureChange],
-    shared: list[FigureChange],
-    removed: list[str],
-) -> Section:
+def _figures(old: Snapshot, new: Snapshot, metrics: Metrics, shared: list[FigureChange]) -> Section:
     def place(c: FigureChange) -> tuple[object, ...]:
         of = Protocol.of(c.key[1])
         return not (of.is_main or of.is_all_quadruples or of.id in MEANS), c.p_adjusted, c.key
 
-    blocks: list[Block] = []
-    if removed:
+    moved, blocks = [c for c in shared if c.difference], list[Block]()
+    if removed := [_removed(*of) for of in (("earlier", old, new), ("later", new, old)) if of[1].removed]:
         blocks.append(Evidence(title="Removed since, and not compared", lines=(*removed, REPLACED), mark="bad"))
     if worse := [c for c in moved if c.significant and c.worse]:
         items = []

@@ -19,19 +19,7 @@ from capim.reports.render import board_markdown, figure_files, render_first_scre
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import OF_THE_MACHINE, ReportData, columns, redact
 from capim.reports.rows.snapshot import SCHEMA
-from capim.reports.sections import (
-    ablations,
-    board,
-    definitions,
-    evidence,
-    failures,
-    languages,
-    leaderboard,
-    provenance,
-    slices,
-    speed,
-    tests,
-)
+from capim.reports.sections import board, failures, languages, leaderboard, provenance, slices, speed, tests
 from capim.store import EmbeddingStore
 from capim.store.plugins import Plugin, PluginTable
 from capim.store.row_types import table_of
@@ -45,18 +33,18 @@ COLOPHON = (
 )
 Build: TypeAlias = Callable[[ReportData], Section]
 _OWN: dict[str, Build] = {  # in reading order
-    "sure": evidence.section,
+    "sure": tests.sure_section,
     "languages": languages.section,
     "failures": failures.section,
     "tests": tests.section,
     "cost": speed.section,
     "slices": slices.section,
-    "ablations": ablations.section,
+    "ablations": slices.ablations_section,
     "leaderboard": leaderboard.section,
     "gate": provenance.published_section,
     "provenance": provenance.section,
     "skips": provenance.skipped_section,
-    "definitions": definitions.section,
+    "definitions": provenance.definitions_section,
 }
 
 
@@ -166,7 +154,7 @@ def results_json(data: ReportData, first: Board | None) -> dict[str, object]:
         "digest": data.digest,
         "store": data.uri,
         "answer": list(first.lines if first else ()),
-        "evidence": list(evidence.evidence(data)),
+        "evidence": list(tests.evidence(data)),
         **{table: [columns(row) for row in getattr(data, table)] for table in STORED},
         "encoders": {
             name: {

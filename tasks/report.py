@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from capim.reports.destination import PAGES, has_file, point, version_of_pages
-from capim.reports.rows.snapshot import first_screen, results_of
+from capim.reports.rows.snapshot import answer_of, first_screen
 from capim.store import EmbeddingStore
 from capim.store.current import newest_rows
 from capim.store.schema import FIGURE, Batch, Result, Slice, Subject
@@ -261,6 +261,6 @@ def _show_report(page: str, store: EmbeddingStore, run: str, reports_url: str | 
     """Show the first screen of the report, with a link, as an artifact."""
     place = f"reports/{run}/report.html"
     link = f"[{run}]({reports_url.rstrip('/')}/{run}/report.html)" if reports_url else f"The whole page is `{place}`"
-    answer = next(iter(results_of(page).get("answer", ())), "")
+    answer = next(iter(answer_of(page)), "")
     begins = f"{first_screen(page)}\n\n{link}"
     create_markdown_artifact(markdown=begins, key=artifact_key("report", store.uri), description=answer)

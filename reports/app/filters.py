@@ -13,15 +13,7 @@ from typing import Any, TypeAlias
 
 from starlette.datastructures import QueryParams
 
-from capim.reports.app.state import (
-    PAGE,
-    EvaluatedTask,
-    Statement,
-    StoreSnapshot,
-    faults_of_number,
-    names_in,
-    placeholders,
-)
+from capim.reports.app.state import EvaluatedTask, Statement, StoreSnapshot, faults_of_number, names_in, placeholders
 from capim.store.errors import RequestError, unknown
 from capim.store.types import MODALITIES
 from capim.tasks.protocols import LANGUAGE_IN_SQL
@@ -208,7 +200,7 @@ class ListedQuery:
     language: str | None
 
 
-def some_of(wanted: QueryFilter, evaluated: EvaluatedTask, *, first: int, most: int = PAGE) -> Statement:
+def some_of(wanted: QueryFilter, evaluated: EvaluatedTask, *, first: int, most: int) -> Statement:
     """Return the statement for so many queries of a filter from a place on (from 0), by the encoders that it names."""
     every = select(_narrow(wanted, evaluated), evaluated)
     return replace(every, sql=f"{every.sql}\nLIMIT ? OFFSET ?", parameters=(*every.parameters, most, first))

@@ -39,7 +39,7 @@ from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.elements.tables import link
 from capim.reports.explanations import token_words
 from capim.reports.rows.gallery import RankedList, SelectedQuery, relevant_documents
-from capim.reports.sections import differences
+from capim.reports.sections import tests
 from capim.reports.sections.failures import case_of
 from capim.reports.sections.leaderboard import metrics_of
 from capim.store.current import grouped
@@ -99,7 +99,7 @@ def _compared(state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evalua
     return {
         "agreement": [(f"{n:,}", link_of(of)) for n, of in zip(counts, parts, strict=True)],
         "ties": show.count(tied, "query", "queries") if tied else "",
-        "tests": differences.pairs(data, f"{a} minus {b}: the stored tests", tested) if tested else None,
+        "tests": tests.pairs(data, f"{a} minus {b}: the stored tests", tested) if tested else None,
     }
 
 
@@ -118,7 +118,7 @@ def _rows(state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evaluated:
     """Yield the queries of one page, as the template shows them."""
     shas = snapshot.data.corpora[wanted.corpus].images["sha"]
     first = PAGE * (wanted.page - 1)
-    rows = rows_in(filters.ListedQuery, state.rows(filters.some_of(wanted, evaluated, first=first)))
+    rows = rows_in(filters.ListedQuery, state.rows(filters.some_of(wanted, evaluated, first=first, most=PAGE)))
     found = rows_in(Outcome, state.rows(filters.ranks_of(evaluated, [row.query_id for row in rows])))
     ranks = {(row.protocol, row.query_id, row.encoder): row for row in found}
     names = shown(wanted, evaluated)

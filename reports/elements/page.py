@@ -305,14 +305,6 @@ class BoardColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fact:
-    """A fact about an encoder: its text, and the number to sort by."""
-
-    text: str
-    sort: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class BoardRow:
     """An encoder: its mean over the tasks, its results by task, and facts; ``card`` is the address of its model card.
 
@@ -322,7 +314,7 @@ class BoardRow:
     encoder: str
     mean: BoardCell
     cells: tuple[BoardCell, ...]
-    facts: tuple[Fact, ...]
+    facts: tuple[Cell, ...]
     card: str = ""
     about: Mapping[str, str] = field(default_factory=dict)
 

@@ -21,7 +21,7 @@ from capim.reports.exports.latex import PACKAGES, breakable, column_table, figur
 from capim.reports.rows import standing
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import headline_tasks
-from capim.reports.sections import differences, provenance, tests
+from capim.reports.sections import provenance, tests
 from capim.store.current import grouped
 from capim.store.schema import Comparison, Result
 from capim.tasks.metrics.table import RSUM
@@ -189,7 +189,7 @@ def _pairs(data: ReportData) -> str:
     rows = [row for row in data.comparisons if row.family == "headline"]
     shown = ("Pair", "task", "metric", "difference", "adjusted p", "the first is")
     tables = (
-        differences.pairs(data, f"Pairs of encoders on {corpus}", of)
+        tests.pairs(data, f"Pairs of encoders on {corpus}", of)
         for corpus, of in sorted(grouped(rows, lambda row: row.corpus).items())
     )
     return "\n".join(printed(only(table, *shown)) for table in tables)

@@ -100,7 +100,7 @@ class Choice:
 
 def limits(data: ReportData) -> list[Limit]:
     """Return the facts about encoders that can be limited, in the order of the board, without those that nobody has."""
-    rates = {name: speed.stages["forward"].mean for name, speed in image_rate(data).items()}
+    rates = {name: speed.rate("forward") for name, speed in image_rate(data).items()}
     sizes = bytes_per_image(data)
     specs = data.specs.items()
     dims = {name: float(spec.dim if name in sizes else spec.facts.get("dim", 0)) for name, spec in specs}

@@ -12,25 +12,11 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from capim.store import EmbeddingStore, SealedSet
+from capim.store import EmbeddingStore, SealedSet, schema
 from capim.store.current import figure_of, grouped
 from capim.store.errors import without_credentials
 from capim.store.files import json_value
-from capim.store.schema import (
-    AMBIGUOUS,
-    CAUSES,
-    SHARE_OF_MISSES,
-    WITHOUT_AMBIGUOUS,
-    Batch,
-    Comparison,
-    Import,
-    LedgerEntry,
-    Published,
-    Ranking,
-    Result,
-    Run,
-    Slice,
-)
+from capim.store.schema import Batch, Comparison, Import, LedgerEntry, Published, Ranking, Result, Run, Slice
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import facts_of
@@ -47,7 +33,7 @@ Detail: TypeAlias = Mapping[str, Any]
 M = TypeVar("M", Batch, Run)
 
 R1 = RECALLS[0].name
-WITHOUT = f"{R1} {WITHOUT_AMBIGUOUS}"
+WITHOUT = f"{R1} {schema.WITHOUT_AMBIGUOUS}"
 _LIKELIHOOD = "negative log likelihood"
 ANALYSIS_METRICS = {  # only of slices; all others are fractions
     _LIKELIHOOD: MetricFacts(name=_LIKELIHOOD, title=_LIKELIHOOD, heading="negative log-likelihood", place="none")
@@ -133,9 +119,9 @@ class ReportData:
         """
         marks: dict[tuple[str, str, str, str], dict[str, str]] = {}
         for row in self.slices:
-            if row.analysis != AMBIGUOUS or row.metric != SHARE_OF_MISSES:
+            if row.analysis != schema.AMBIGUOUS or row.metric != schema.SHARE_OF_MISSES:
                 continue
-            if row.feature in CAUSES and row.detail:
+            if row.feature in schema.CAUSES and row.detail:
                 detail = json.loads(row.detail)
                 for at, query in enumerate(detail["queries"]):
                     key = row.corpus, row.protocol, row.encoder, query

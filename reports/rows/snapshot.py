@@ -9,9 +9,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow.parquet
 
@@ -27,8 +26,6 @@ from capim.tasks.reference.changes import FigureChange, FigureKey, SettingChange
 
 SCHEMA = "capim-report/5"  # of results.json
 STATISTICS = ("interval_method", "replicates", "seed")
-Document: TypeAlias = dict[str, Any]
-"""Contents of a ``results.json``."""
 R = TypeVar("R", Comparison, Batch)
 
 
@@ -89,7 +86,7 @@ def load_snapshot(path: str | Path) -> Snapshot:
         ) from fault
 
 
-def _result(values: Document) -> Result:
+def _result(values: Mapping[str, Any]) -> Result:
     """Return a result of a document, which has more columns than those of its table."""
     return Result(**{each.name: values[each.name] for each in fields(Result) if each.name in values})
 
@@ -98,12 +95,13 @@ def _by_figure(rows: Iterable[Result]) -> dict[FigureKey, Result]:
     return {(*figure_of(row), row.encoder): row for row in rows}
 
 
-def results_of(page: str) -> Document:
-    """Return the ``results.json`` of the report of a page (path or URI); empty if it cannot be read."""
+def answer_of(page: str) -> list[str]:
+    """Return the lines of the answer of the report of a page (path or URI); empty if it cannot be read."""
     try:
-        return _remembered(page) if "://" in page else _results(page)
+        found: list[str] = json.loads(_beside(page, "results.json")).get("answer", [])
     except (OSError, ValueError):
-        return {}
+        return []
+    return found
 
 
 def first_screen(page: str, *, html: bool = False) -> str:
@@ -113,14 +111,6 @@ def first_screen(page: str, *, html: bool = False) -> str:
     except (OSError, ValueError):
         return ""
     return text if html else text.partition("\n## ")[0].strip()
-
-
-def _results(page: str) -> Document:
-    found: Document = json.loads(_beside(page, "results.json"))
-    return found
-
-
-_remembered = lru_cache(maxsize=1)(_results)  # of object storage, where a page that was written stays as it is
 
 
 def _beside(page: str, name: str) -> bytes:

@@ -22,17 +22,6 @@ STAGES = ("decode", "preprocess", "forward", "write")
 LEAST_CORPORA = 3  # that say which of two encoders is faster
 
 
-class Rate(NamedTuple):
-    """Items per second: for every corpus the median over the batches of its set."""
-
-    by_corpus: Mapping[str, float]
-
-    @property
-    def mean(self) -> float:
-        """The geometric mean over corpora."""
-        return geometric_mean(self.by_corpus.values())
-
-
 class Ratio(NamedTuple):
     """The ratio of two encoders' speeds, with its 95% interval and the number of corpora."""
 
@@ -47,7 +36,7 @@ class Speed:
     """One encoder on one modality, device and precision, over all its sets.
 
     Attributes:
-        stages: Stage to its rate, for the stages that were measured.
+        stages: Stage to items per second by corpus, the median over the batches of a set; only measured stages.
         latency: Seconds of a forward batch: 50th, 95th and 99th percentile.
         n_batches: Batches without the warm-up.
         n_items: Items in them.
@@ -62,9 +51,13 @@ class Speed:
     batch_size: int
     n_batches: int
     n_items: int
-    stages: dict[str, Rate]
+    stages: dict[str, Mapping[str, float]]
     latency: list[float] | None
     peak_memory_bytes: int | None
+
+    def rate(self, stage: str) -> float:
+        """Return the items per second of a measured stage: the geometric mean over corpora."""
+        return geometric_mean(self.stages[stage].values())
 
 
 def speeds(data: ReportData) -> list[Speed]:
@@ -73,12 +66,12 @@ def speeds(data: ReportData) -> list[Speed]:
     groups = grouped(timed, lambda row: (row.encoder, row.modality, row.device, row.forward_precision))
     made = []
     for (encoder, modality, device, precision), rows in sorted(groups.items(), key=itemgetter(0)):
-        stages: dict[str, Rate] = {}
+        stages: dict[str, Mapping[str, float]] = {}
         for stage in STAGES:
             seconds = attrgetter(f"{stage}_seconds")
             known = grouped(filter(seconds, rows), lambda row: row.corpus)
             rates = {name: median(row.n_items / seconds(row) for row in of) for name, of in known.items()}
-            stages |= {stage: Rate(rates)} if rates else {}
+            stages |= {stage: rates} if rates else {}
         forward = [row.forward_seconds for row in rows if row.forward_seconds]
         sizes = [row.batch_size for row in rows]
         memory = [row.peak_memory_bytes for row in rows if row.peak_memory_bytes is not None]
@@ -115,7 +108,7 @@ def speed_ratio(a: Speed, b: Speed) -> Ratio | None:
     """
     from capim.tasks.statistics.intervals import student_interval  # SciPy, which results need not
 
-    of_a, of_b = (each.stages["forward"].by_corpus for each in (a, b))
+    of_a, of_b = (each.stages["forward"] for each in (a, b))
     logs = np.log([rate / of_b[corpus] for corpus, rate in of_a.items() if corpus in of_b])
     if (a.device, a.precision) != (b.device, b.precision) or (n := len(logs)) < LEAST_CORPORA:
         return None

@@ -13,22 +13,10 @@ from typing import NamedTuple, TypeAlias
 
 from capim.reports import format as show
 from capim.reports.elements import words
-from capim.reports.elements.page import Board, BoardCell, BoardColumn, BoardRow, Fact, Strip, TaskCard
+from capim.reports.elements.page import Board, BoardCell, BoardColumn, BoardRow, Cell, Strip, TaskCard
 from capim.reports.elements.tables import failures_address
-from capim.reports.rows import standing
-from capim.reports.rows.choice import (
-    PARAMETERS,
-    UNKNOWN,
-    Choice,
-    Placed,
-    choose,
-    contenders,
-    equal_weights,
-    limits,
-    overall,
-    shared,
-    trained_on,
-)
+from capim.reports.rows import choice, standing
+from capim.reports.rows.choice import PARAMETERS, UNKNOWN, Choice, Placed
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import MEAN, Task
 from capim.store.schema import Slice
@@ -43,7 +31,7 @@ ZERO, END = 56.0, 66.0  # pixels of a strip: the best, and the right end
 SPANS = (8.0, 12.0, 20.0, 40.0)  # points on the left of the best that a scale can have
 SCREEN = 1368  # pixels for the table on a screen of 1,440
 MEAN_WIDTH, WIDE, NARROW, FACTS, LETTER = 112, 112, 60, 45, 7.6  # pixels of the parts of the table
-Facts: TypeAlias = Mapping[str, Mapping[str, Fact]]
+Facts: TypeAlias = Mapping[str, Mapping[str, Cell]]
 """Heading -> encoder -> fact."""
 _HUB = re.compile(r"(?:hf-hub:)?([\w-][\w.-]*/\w+[-.][\w.-]+)")
 
@@ -54,8 +42,8 @@ def board(data: ReportData) -> Board:
     tasks = [task for conclusion in found for task in conclusion.tasks]
     if not tasks:
         return Board(id="answer", says=((NO_RESULT, False),), sure=(), notes=data.states)
-    weights = equal_weights(data, tasks)
-    made = overall(data)
+    weights = choice.equal_weights(data, tasks)
+    made = choice.overall(data)
     counted = [task for task in tasks if task in weights and task not in made.uncounted]
     margin = _margin(data)
     span = _span(data, tasks, made)
@@ -93,7 +81,7 @@ def board(data: ReportData) -> Board:
 
 
 def _headline(data: ReportData, made: Choice) -> tuple[tuple[str, bool], ...]:
-    names = contenders(made)
+    names = choice.contenders(made)
     if not names:
         several = len(data.encoder_names()) > 1
         weak = made.out and all("above chance" in why for why in made.out.values())
@@ -183,12 +171,12 @@ def _gap(placed: Placed) -> str:
 def _worse(made: Choice) -> str:
     """Return by how much the best of the others is worse overall, if one of several contenders is recommended."""
     worse = [each for each in made.order if each.state == "worse"]
-    return f"{worse[0].encoder} is worse by {_gap(worse[0])}" if worse and len(contenders(made)) > 1 else ""
+    return f"{worse[0].encoder} is worse by {_gap(worse[0])}" if worse and len(choice.contenders(made)) > 1 else ""
 
 
 def _elsewhere(data: ReportData, made: Choice, counted: Sequence[Task]) -> list[str]:
     """Return the tasks with a best encoder that is significantly better there than every recommended one."""
-    names, found = contenders(made), dict[str, dict[str, list[str]]]()
+    names, found = choice.contenders(made), dict[str, dict[str, list[str]]]()
     for task in counted if names else ():
         best = next((row.encoder for row in standing.contenders(data, *task[:3])), "")
         states = [of.state for name in names if (of := standing.decision(data, *task[:3], name, best))]
@@ -201,8 +189,8 @@ def _elsewhere(data: ReportData, made: Choice, counted: Sequence[Task]) -> list[
 def _trained(data: ReportData, made: Choice, counted: Sequence[Task]) -> list[str]:
     """Return the recommended encoders that were trained on a corpus that counts."""
     kept = {task.corpus for task in counted}
-    found = ((name, [corpus for corpus in trained_on(data, name) if corpus in kept]) for name in contenders(made))
-    return [f"{name} was trained on {show.some(seen)}" for name, seen in found if seen]
+    seen = {name: [each for each in choice.trained_on(data, name) if each in kept] for name in choice.contenders(made)}
+    return [f"{name} was trained on {show.some(corpora)}" for name, corpora in seen.items() if corpora]
 
 
 def _uncounted(made: Choice, counted: Sequence[Task]) -> list[str]:
@@ -274,8 +262,8 @@ def _unranked(
 
 
 def _card(data: ReportData, corpus: str, tasks: Sequence[Task]) -> TaskCard:
-    made = choose(data, dict.fromkeys(tasks, 1.0), {})
-    names = contenders(made)
+    made = choice.choose(data, dict.fromkeys(tasks, 1.0), {})
+    names = choice.contenders(made)
     shown = names if len(names) <= NAMES else names[: NAMES - 1]
     others = made.order[1:]
     badge, kind = ("clear", "clear") if len(names) == 1 else (f"{len(names)}-way tie", "tie")
@@ -453,7 +441,7 @@ def _about(data: ReportData, name: str) -> dict[str, str]:
     spec = data.specs[name]
     millions = str(spec.facts.get("parameters", ""))
     licence = "" if spec.licence.lower() in UNKNOWN else spec.licence
-    return {"parameters": millions, "licence": licence, "trained_on": ", ".join(trained_on(data, name))}
+    return {"parameters": millions, "licence": licence, "trained_on": ", ".join(choice.trained_on(data, name))}
 
 
 def _mean(made: Choice, name: str, span: float) -> BoardCell:
@@ -481,7 +469,7 @@ def _cell(data: ReportData, task: Task, name: str, span: float, moved: FigureCha
     if row.ci_low is not None and row.ci_high is not None:
         interval = {"low": words.value(metric, row.ci_low), "high": words.value(metric, row.ci_high)}
     strip, (kind, best) = None, standing.stand(data, *task[:3], name)
-    seen = task.corpus in trained_on(data, name)
+    seen = task.corpus in choice.trained_on(data, name)
     published = data.against_published.get((*task[:3], name))
     if kind == "best":
         strip = Strip(low=f"{ZERO:g}", high=f"{ZERO:g}", point=f"{ZERO:g}")
@@ -517,12 +505,12 @@ def _hidden(data: ReportData, task: Task, name: str) -> str:
 
 def _facts(data: ReportData) -> Facts:
     """Return facts about the models: heading -> encoder -> fact, without headings that have none."""
-    found: dict[str, dict[str, Fact]] = {}
-    for each in limits(data):
+    found: dict[str, dict[str, Cell]] = {}
+    for each in choice.limits(data):
         sorts = {name: "" if each.levels else show.exact(value) for name, value in each.values.items()}
-        known = {name: Fact(text=text, sort=sorts.get(name, "")) for name, text in each.texts.items()}
+        known = {name: Cell(text=text, sort=sorts.get(name, "")) for name, text in each.texts.items()}
         if known:
-            found[each.heading] = {name: known.get(name, Fact(text=show.ABSENT)) for name in data.encoder_names()}
+            found[each.heading] = {name: known.get(name, Cell(text=show.ABSENT)) for name in data.encoder_names()}
     return found
 
 
@@ -563,7 +551,7 @@ def _script(
     scale = {task: 100.0 if data.metric(task.metric).unit == "percent" else 1.0 for task in tasks}
     return {
         "names": names,
-        "shared": shared(data),
+        "shared": choice.shared(data),
         "margin": margin,
         "span": span,
         "tasks": [{"corpus": task.corpus, "title": task.title, "weight": weights.get(task, 0.0)} for task in tasks],

@@ -21,20 +21,10 @@ from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, 
 from capim.reports.rows.report_data import R1, WITHOUT, ReportData, detail_of
 from capim.reports.rows.standing import Task
 from capim.reports.sections.slices import encoder_order, slice_cell
+from capim.store import schema
 from capim.store.current import grouped
 from capim.store.row_types import rows_in
-from capim.store.schema import (
-    AGREEMENT,
-    AMBIGUOUS,
-    ANNOTATION,
-    CAUSES,
-    EITHER,
-    SHARE_OF_MISSES,
-    Caption,
-    Image,
-    Pair,
-    Quadruple,
-)
+from capim.store.schema import Caption, Image, Pair, Quadruple
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol
 
 R = TypeVar("R")
@@ -50,7 +40,7 @@ FILTERS = {
     "ambiguous": "Ambiguous by",
 }
 DIRECTIONS = ("t2i", "i2t")  # in which another item can be judged to be right, too
-_CAUSES = {ANNOTATION: "another annotation", AGREEMENT: "agreement of encoders (a suspicion)"}
+_CAUSES = {schema.ANNOTATION: "another annotation", schema.AGREEMENT: "agreement of encoders (a suspicion)"}
 SOURCES = {"same words": "it has a caption with the same words", "same picture": "it is the same picture"}
 
 
@@ -102,7 +92,7 @@ def _tasks(data: ReportData) -> dict[tuple[str, str], Task]:
 
 def _ambiguous(data: ReportData, corpus: str) -> Table | None:
     """Return R@1 of all queries next to R@1 without ambiguous misses, for every encoder in both directions."""
-    rows = [r for r in data.slices if r.corpus == corpus and r.analysis == AMBIGUOUS]
+    rows = [r for r in data.slices if r.corpus == corpus and r.analysis == schema.AMBIGUOUS]
     by_key = {(r.protocol, r.encoder, r.metric, r.feature): r for r in rows}
     keys = [
         (protocol, name)
@@ -117,19 +107,19 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         return absent("cannot be known here") if row is None else slice_cell(data, row)
 
     def marked(key: tuple[str, str], cause: str) -> Cell:
-        row = by_key.get((*key, SHARE_OF_MISSES, cause))
+        row = by_key.get((*key, schema.SHARE_OF_MISSES, cause))
         if row is None:
-            known = any(by_key.get((*other, SHARE_OF_MISSES, cause)) for other in keys)
+            known = any(by_key.get((*other, schema.SHARE_OF_MISSES, cause)) for other in keys)
             return counted(0, "misses nothing") if known else absent("cannot be known here")
         return counted(detail_of(row)["ambiguous"], f"of {show.count(row.n_queries, 'miss', 'misses')}")
 
     def misses(key: tuple[str, str]) -> Cell:
-        return counted(next((by_key[k].n_queries for k in by_key if k[:3] == (*key, SHARE_OF_MISSES)), 0))
+        return counted(next((by_key[k].n_queries for k in by_key if k[:3] == (*key, schema.SHARE_OF_MISSES)), 0))
 
     title = f"{corpus} · R@1 with and without ambiguous misses, percent, with interval"
-    headings = dict(zip((*CAUSES, EITHER), ("also annotated", "models agree", "both"), strict=True))
+    headings = dict(zip((*schema.CAUSES, schema.EITHER), ("also annotated", "models agree", "both"), strict=True))
     return pivot(
-        anchor(AMBIGUOUS, corpus),
+        anchor(schema.AMBIGUOUS, corpus),
         title,
         keys,
         texts("Encoder", lambda key: key[1]),
@@ -140,7 +130,7 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
             for cause, heading in headings.items()
         ),
         numbers("all", misses, group="Misses"),
-        *(numbers(headings[cause], partial(marked, cause=cause), group="Misses") for cause in CAUSES),
+        *(numbers(headings[cause], partial(marked, cause=cause), group="Misses") for cause in schema.CAUSES),
         folded=title,
         note="R@1 of all queries is the headline. Also annotated: the encoder's top result is right too, by an "
         "extra ground truth of the corpus or by a caption with the same words. Models agree, a suspicion only: at "
@@ -315,10 +305,10 @@ def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList, causes: 
             text = data.first_captions.get((query.corpus, hits[wrong].item), "")
             hits[wrong] = replace(hits[wrong], caption=text)
     notes = []
-    if ANNOTATION in causes:
-        sources = [SOURCES.get(s, f"by the ground truth {s}") for s in causes[ANNOTATION].split(", ")]
+    if schema.ANNOTATION in causes:
+        sources = [SOURCES.get(s, f"by the ground truth {s}") for s in causes[schema.ANNOTATION].split(", ")]
         notes.append(f"Ambiguous: the first is right too ({'; '.join(sources)}).")
-    if AGREEMENT in causes:
+    if schema.AGREEMENT in causes:
         same = sum(1 for other in query.lists if other.top[:1] and other.top[0][0] == ranked.top[0][0])
         notes.append(f"Ambiguous, a suspicion: {same} of {len(query.lists)} encoders have the same first.")
     return Answer(

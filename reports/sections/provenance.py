@@ -1,17 +1,19 @@
-"""Provenance: results next to published results, and corpora, encoders, runs and commands to reproduce them."""
+"""Details: results next to published ones; corpora, encoders, runs and commands to reproduce them; definitions."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from collections import Counter
 from collections.abc import Callable
 from operator import itemgetter
+from pathlib import Path
 
 from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Evidence, Mark, Section, Table
 from capim.reports.elements.tables import metrics, numbers, pivot, texts
-from capim.reports.rows.report_data import ReportData, goodness, without_paths
+from capim.reports.rows.report_data import R1, ReportData, goodness, without_paths
 from capim.store.current import figure_of, grouped
 from capim.store.row_types import rows_in
 from capim.store.schema import Published, Run, Skipped, Slice
@@ -20,6 +22,8 @@ from capim.store.types import MODALITIES, EncoderSpec
 from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
 VERDICTS: dict[str, Mark] = {"suspect": "bad", "other protocol": "warn", "reproduced": "good"}  # in this order
+TERMS: dict[str, str] = tomllib.loads(Path(__file__).with_name("terms.toml").read_text("utf-8"))
+"""A term as displayed to its explanation, once in a report."""
 MOST_SKIPPED = 200  # images listed by name
 
 
@@ -220,3 +224,15 @@ def _published(data: ReportData, rows: list[Slice]) -> Table:
         metrics(lambda r: data.metric(r.metric)),
         texts("compared", compared),
     )
+
+
+def definitions_section(data: ReportData) -> Section:
+    """Return the terms, with the level of the intervals and the margin of this report."""
+    level = next((r.level for r in data.results if r.ci_low is not None), 0.95)
+    tested = [r for r in data.comparisons if r.p_equivalent is not None]
+    own = next((r for r in tested if r.metric == R1), next(iter(tested), None))
+    margin = words.margin(data.metric(own.metric), own.margin) if own is not None else ""
+    found = {"level": show.percent(level, 0), "margin": margin or "the margin"}
+    about = [(term, f"{text.format(**found)}.") for term, text in TERMS.items()]
+    table = pivot("terms", "Terms", about, texts("Term", lambda of: of[0]), texts("is", lambda of: of[1]))
+    return Section(id="definitions", title="Definitions", blocks=(table,), folded=True)

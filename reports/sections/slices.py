@@ -2,10 +2,15 @@
 
 A slice is one row of ``schema.SLICES``: an analysis, a feature, and a level of it. Three levels named ``with``,
 ``without`` and ``difference`` make a contrast; any other levels make parts. All of them are in ``slices.csv``.
+
+An ablation is a slice with a ``detail`` that names its change against the vectors as stored: what smaller and coarser
+vectors cost, computed from stored embeddings, is a matrix of its own.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,20 +18,22 @@ from typing import NamedTuple
 
 from capim.reports import format as show
 from capim.reports.elements import words
-from capim.reports.elements.page import Block, Cell, Evidence, Section, Table
-from capim.reports.elements.tables import absent, anchor, estimate, numbers, pivot, texts
+from capim.reports.elements.page import Block, Cell, Evidence, Mark, Section, Table
+from capim.reports.elements.tables import absent, anchor, estimate, numbers, pivot, texts, value
 from capim.reports.rows import standing
 from capim.reports.rows.choice import best_first
-from capim.reports.rows.report_data import ReportData, of_package
-from capim.reports.sections.leaderboard import pair_protocols, sliced
+from capim.reports.rows.report_data import R1, ReportData, detail_of, of_package
+from capim.reports.sections.leaderboard import mains, pair_protocols, retrieval_corpora, sliced
 from capim.store.current import figure_of
 from capim.store.schema import Slice
 from capim.tasks.analyses.table import headings, worst_tables
 from capim.tasks.protocols import Protocol
+from capim.tasks.reference.published import ANALYSIS as REFERENCE
 from capim.tasks.statistics.decision import ALPHA
 
-MOST = 12  # slices of the matrix
-GAPS = 5
+MOST = 12  # slices or settings of a matrix
+GAPS = LOSSES = 5
+SLIGHT, MUCH = 0.005, 0.05  # of a change: bounds of grey and dark cells
 
 
 class Part(NamedTuple):
@@ -162,3 +169,82 @@ def slice_cell(data: ReportData, row: Slice | None) -> Cell:
         return absent((row.reason if row else None) or "not computed")
     title = f"{show.count(row.n_queries, 'query', 'queries')} in {show.count(row.n_clusters, 'cluster')}"
     return estimate(data.metric(row.metric), row, title=f"{title}; {row.reason}" if row.reason else title)
+
+
+def ablations_section(data: ReportData) -> Section:
+    """Return the matrix of one corpus, and the largest losses of all."""
+    elsewhere = {*headings("slices"), *headings("failures"), REFERENCE}
+    rows = [row for row in data.slices if row.analysis not in elsewhere and _change(row) is not None]
+    shown = {(row.analysis, row.protocol): row.metric for row in reversed(data.slices)}  # the first one, or R@1
+    shown |= {(row.analysis, row.protocol): R1 for row in data.slices if row.metric == R1}
+    rows = [row for row in rows if row.metric == shown[row.analysis, row.protocol]]
+    rows = [row for row in rows if row.protocol in mains(data, row.corpus)[:1]]
+    corpora = [name for name in retrieval_corpora(data) if any(row.corpus == name for row in rows)]
+    blocks: list[Block] = []
+    if corpora:
+        blocks.append(_ablation_matrix(data, corpora[0], [row for row in rows if row.corpus == corpora[0]]))
+    losses = [row for row in rows if (_change(row) or 0.0) < -SLIGHT]
+    if losses:
+        losses.sort(key=lambda row: (_change(row), part_label(row.feature, row.level_name)))
+        blocks.append(Evidence(lines=tuple(_loss(row) for row in losses[:LOSSES])))
+    return Section(
+        id="ablations",
+        title="Smaller vectors",
+        lead="Computed from the stored embeddings; nothing was encoded again. Points against the vectors as stored.",
+        blocks=tuple(blocks),
+    )
+
+
+def _change(row: Slice) -> float | None:
+    change = detail_of(row).get("change")
+    return change if isinstance(change, int | float) else None
+
+
+def _setting(data: ReportData, row: Slice) -> tuple[str, str]:
+    """Return the analysis and the setting: of vectors that were cut, their part, alike for encoders of any width."""
+    label = part_label(row.feature, row.level_name)
+    width, kept = data.specs[row.encoder].dim, re.search(r"(\d+) components", label)
+    if kept and (n := int(kept[1])) and width % n == 0:
+        label = label.replace(kept[0], f"1/{width // n} of the components")
+    return row.analysis, label
+
+
+def _ablation_matrix(data: ReportData, corpus: str, rows: Sequence[Slice]) -> Table:
+    names = encoder_order(data, corpus, rows[0].protocol, rows[0].metric, rows)
+    by_key = {(*_setting(data, row), row.encoder): row for row in rows}
+    felt = Counter(key[:2] for key, row in by_key.items() if abs(_change(row) or 0.0) >= SLIGHT)
+    order = [*headings("ablations"), *sorted({row.analysis for row in rows})]
+    settings = sorted(felt, key=lambda key: (-felt[key], order.index(key[0]), key))
+
+    def cell(name: str, setting: tuple[str, str]) -> Cell:
+        row = by_key.get((*setting, name))
+        if row is None or (change := _change(row)) is None:
+            return absent("not computed")
+        own = detail_of(row)
+        interval = show.percent_range(own.get("change_low"), own.get("change_high"))
+        note = f"{show.percent(row.value)} of {show.count(row.n_queries, 'query', 'queries')}; change {interval}"
+        grey = abs(change) < SLIGHT
+        shade = "" if grey else str(min(9, int(9 * abs(change) / MUCH)))
+        mark: Mark = "muted" if grey else "warn" if change < 0 else "good"
+        return replace(value(change, show.points(change), title=note, mark=mark), shade=shade if change < 0 else "")
+
+    columns = [
+        numbers(setting[1], partial(cell, setting=setting), group=_heading(setting[0], rows))
+        for setting in sorted(settings[:MOST], key=lambda key: (order.index(key[0]), key))
+    ]
+    of = data.protocol(corpus, rows[0].protocol)
+    title = f"{corpus}, {of.title}, {data.metric(rows[0].metric).label}: change in points"
+    note = "Grey: less than half a point; settings that change no encoder by so much are left out. All: slices.csv."
+    return replace(pivot("ablations-matrix", title, names, texts("Encoder", str), *columns, note=note), matrix=True)
+
+
+def _heading(analysis: str, rows: Sequence[Slice]) -> str:
+    known = headings("ablations").get(analysis, analysis.replace("-", " ").capitalize())
+    return known + of_package([row for row in rows if row.analysis == analysis])
+
+
+def _loss(row: Slice) -> str:
+    own, part = detail_of(row), part_label(row.feature, row.level_name)
+    interval = show.percent_range(own.get("change_low"), own.get("change_high"))
+    heading = headings("ablations").get(row.analysis, row.analysis)
+    return f"{heading}: {row.encoder}, {row.corpus}: {show.points(_change(row))} with {part} ({interval})"

@@ -56,11 +56,11 @@ def _stages(measured: list[Speed]) -> Table:
 
 def _rate(speed: Speed, stage: str) -> Cell:
     """Return the speed of a stage with the lowest and the highest corpus; whole numbers from 100 on."""
-    if (rate := speed.stages.get(stage)) is None:
+    if stage not in speed.stages:
         return absent("not measured")
-    low, high = min(rate.by_corpus.values()), max(rate.by_corpus.values())
+    low, high, mean = min(speed.stages[stage].values()), max(speed.stages[stage].values()), speed.rate(stage)
     span = show.span(low, high, 0 if low >= 100 else 1) if low != high else ""
-    return value(rate.mean, show.significant(rate.mean), note=span)
+    return value(mean, show.significant(mean), note=span)
 
 
 def quality_over_cost(data: ReportData) -> Chart | None:
@@ -71,7 +71,7 @@ def quality_over_cost(data: ReportData) -> Chart | None:
     placed = {each.encoder: each for each in overall(data).order}
     rates = {name: speed for name, speed in image_rate(data).items() if name in placed}
     fast = len(rates) > 1 and len({(of.device, of.precision) for of in rates.values()}) == 1
-    costs = {name: of.stages["forward"].mean for name, of in rates.items()} if fast else bytes_per_image(data)
+    costs = {name: of.rate("forward") for name, of in rates.items()} if fast else bytes_per_image(data)
     names = [name for name in placed if name in costs]
     if len({costs[name] for name in names}) < 2:
         return None

@@ -68,9 +68,9 @@ BOARD = page.Board(
     columns=(COLUMN,),
     facts=("dim",),
     rows=(
-        page.BoardRow(encoder="tiny-clip", mean=FIRST, cells=(FIRST,), facts=(page.Fact(text="64", sort="64"),),
+        page.BoardRow(encoder="tiny-clip", mean=FIRST, cells=(FIRST,), facts=(Cell(text="64", sort="64"),),
                       card="https://huggingface.co/tiny/clip"),
-        page.BoardRow(encoder="tiny-colpali", mean=FAR, cells=(FAR,), facts=(page.Fact(text="–"),)),
+        page.BoardRow(encoder="tiny-colpali", mean=FAR, cells=(FAR,), facts=(Cell(text="–"),)),
     ),
     unranked=(("broken", "at chance"),),
     ticks=(("0", "−8"), ("56", "0")),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import scipy
 
-from capim.reports.elements.page import Board, Fact, Table
+from capim.reports.elements.page import Board, Cell, Table
 from capim.reports.exports.board import exports
 from capim.reports.format import PERCENT
 from capim.reports.render import board_markdown
@@ -22,7 +22,7 @@ from capim.reports.rows import reading
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import Before
 from capim.reports.rows.standing import Task, headline_pairs, pair_rows
-from capim.reports.sections import board, differences, evidence
+from capim.reports.sections import board, tests
 from tests.reports.stand_in import StandIn, comparison, corpus, demo, part, report, result, section, spec, spread, timed
 
 BOTH = "t2i/all+i2t/any"
@@ -161,7 +161,7 @@ def test_undecided_by_an_interval_that_ends_at_zero_is_not_up_to_zero_points_wor
 
 
 def test_the_budgets_are_told_in_a_line() -> None:
-    assert evidence.evidence(read_report_data(tied_on_one_direction("a", "b")))[-1] == (
+    assert tests.evidence(read_report_data(tied_on_one_direction("a", "b")))[-1] == (
         "Family-wise error rate of 5% each for: better and worse, over all pairs of 3 planned results of 1 corpus; "
         "equivalent, over the pairs of each result; better than and below chance, over 4 results. Everything else is "
         "exploratory."
@@ -172,7 +172,7 @@ def test_it_is_told_where_queries_are_not_independent() -> None:
     store = tied_on_one_direction("a", "b")
     for table in ("results", "comparisons"):
         change(store, table, T2I, protocol="t2i/judged", metric="nDCG@10")
-    assert evidence.evidence(read_report_data(store))[-1] == (
+    assert tests.evidence(read_report_data(store))[-1] == (
         "photos: a false better or worse is likelier than that, because queries share right items or are searched "
         "themselves, and the tests take them for independent."
     )
@@ -183,7 +183,7 @@ def test_a_claim_from_few_images_and_images_of_unequal_weight_say_so() -> None:
     change(store, "comparisons", {}, n_effective=12.0)
     change(store, "results", T2I, n_effective=1.9, n_clusters=20, largest_share=0.72)
     assert verdicts(store)["b", "i2t/any"] == ("worse", "20.0 worse (few images)")
-    lines = evidence.evidence(read_report_data(store))
+    lines = tests.evidence(read_report_data(store))
     assert "photos: one image holds 72 % of the queries: 20 images count as 1.9 of equal weight." in lines
 
 
@@ -271,7 +271,7 @@ def test_to_take_away_are_a_csv_with_value_ends_and_verdict_in_columns_and_a_com
 def test_one_encoder_is_faster_only_where_the_ratios_by_corpus_show_it(rates: list[float], said: str) -> None:
     data = read_report_data(_with_i2t(demo()))
     other = {"tiny-clip-plain": [200] * len(rates)}
-    text = " ".join(evidence.evidence(timed(data, {"tiny-clip": rates, **other})))
+    text = " ".join(tests.evidence(timed(data, {"tiny-clip": rates, **other})))
     assert said in text
     assert (" times as fast" in text) == bool(said)
     logs = np.log(rates) - np.log(200)
@@ -284,7 +284,7 @@ def test_one_encoder_is_faster_only_where_the_ratios_by_corpus_show_it(rates: li
 def test_speeds_of_two_devices_or_precisions_are_not_compared(setting: dict[str, str]) -> None:
     data = read_report_data(_with_i2t(demo()))
     first, second = timed(data, {"tiny-clip": [280, 300, 320]}), timed(data, {"tiny-clip-plain": [200] * 3}, **setting)
-    assert " times as fast" not in " ".join(evidence.evidence(replace(data, batches=first.batches + second.batches)))
+    assert " times as fast" not in " ".join(tests.evidence(replace(data, batches=first.batches + second.batches)))
 
 
 def _with_i2t(store: StandIn) -> StandIn:
@@ -324,7 +324,7 @@ def test_encoders_without_a_query_between_them_are_said_to_be_the_same_on_every_
     ends = [f"{of}_{end}" for of in ("ci", "simultaneous", "shared") for end in ("low", "high")]
     none = {"p_adjusted": None, "p_equivalent": 1.0, "wins": 0, "losses": 0, **dict.fromkeys(ends)}
     store = change(tied_on_one_direction("a", "b"), "comparisons", T2I, **none)
-    assert "text to image 0.0 (the same on every query, undecided)" in evidence.evidence(read_report_data(store))[0]
+    assert "text to image 0.0 (the same on every query, undecided)" in tests.evidence(read_report_data(store))[0]
 
 
 def test_where_no_interval_holds_for_all_pairs_none_is_printed() -> None:
@@ -336,8 +336,8 @@ def test_where_no_interval_holds_for_all_pairs_none_is_printed() -> None:
     row = data.comparison("photos", "t2i/all", "R@1", "a", "b")
     assert row is not None
     assert row.ci_low is not None
-    assert "text to image 0.0 (adjusted p –, undecided)" in evidence.evidence(data)[0]
-    [(_, _, _, difference, *_)] = differences.pairs(data, "", [row]).rows
+    assert "text to image 0.0 (adjusted p –, undecided)" in tests.evidence(data)[0]
+    [(_, _, _, difference, *_)] = tests.pairs(data, "", [row]).rows
     assert difference.note == ""
     shown = [each for each in headline_pairs(pair_rows(data.comparisons)) if each["protocol"] == "t2i/all"]
     assert [(each["low"], each["high"]) for each in shown] == [(None, None)]
@@ -361,7 +361,7 @@ def test_a_value_of_a_corpus_that_was_trained_on_is_marked_and_the_answer_says_i
 
 
 def test_parameters_are_shown_only_where_no_strip_goes_for_them() -> None:
-    facts = {"parameters": {"a": Fact(text="428 M")}, "dim": {"a": Fact(text="512")}}
+    facts = {"parameters": {"a": Cell(text="428 M")}, "dim": {"a": Cell(text="512")}}
     tasks = [Task(f"corpus {at}", "t2i/all", "R@1", "text to image") for at in range(10)]
     assert [*board._fitting(facts, tasks, ["a"])[0]] == ["dim"]
     assert [*board._fitting(facts, tasks[:3], ["a"])[0]] == ["parameters", "dim"]

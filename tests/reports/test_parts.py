@@ -19,7 +19,7 @@ from capim.reports.elements.page import Cell, Chart, Column, Evidence, Picker, R
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import WITHOUT, ReportData
 from capim.reports.rows.speed import speeds
-from capim.reports.sections import ablations, evidence, failures, leaderboard, provenance, slices, speed
+from capim.reports.sections import failures, leaderboard, provenance, slices, speed, tests
 from capim.reports.sections.speed import pareto
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, block, corpus, part, result, spec, texts, timed
@@ -90,15 +90,15 @@ def test_warm_up_batches_do_not_count(demo_store: StandIn) -> None:
     found = {(s.encoder, s.modality): s for s in speeds(read_report_data(demo_store))}
     images = found["tiny-clip", "image"]
     assert images.n_batches == 12
-    assert 400 < images.stages["forward"].mean < 530  # 1 / (0.002 s × 0.95 … 1.1)
+    assert 400 < images.rate("forward") < 530  # 1 / (0.002 s × 0.95 … 1.1)
     assert ("tiny-colpali", "image") not in found, "it has only warm-up batches"
 
 
 def test_an_encoder_has_one_speed_over_all_its_sets_whose_batches_count_once(demo_store: StandIn) -> None:
     data = timed(read_report_data(demo_store), {"tiny-clip": [100, 200, 400]})
     [found] = speeds(data)
-    assert found.stages["forward"].by_corpus == pytest.approx({"shapes": 100, "pages": 200, "signs": 400})  # medians
-    assert found.stages["forward"].mean == pytest.approx(200)
+    assert found.stages["forward"] == pytest.approx({"shapes": 100, "pages": 200, "signs": 400})  # medians
+    assert found.rate("forward") == pytest.approx(200)
     [line] = texts(block(speed.section(data), "throughput-stages"))
     assert line[:3] == ["tiny-clip", "images", "9"]
     assert "200" in line
@@ -193,7 +193,7 @@ def test_of_several_requests_one_is_shown_and_a_part_of_a_larger_one_is_called_s
     restricted = read_report_data(demo_store, encoders=two)
     assert p_of(restricted) == 0.2
     assert "On shapes, p-values are adjusted over the pairs of all 3 encoders" in restricted.larger_families[0]
-    assert evidence.evidence(restricted)[-1].endswith("; this report shows 2 of them.")
+    assert tests.evidence(restricted)[-1].endswith("; this report shows 2 of them.")
 
 
 def test_r_at_1_stands_with_and_without_the_ambiguous_misses(demo_store: StandIn) -> None:
@@ -233,7 +233,7 @@ def test_ablations_are_one_matrix_of_what_changes_anything_with_cut_vectors_by_t
             size = change if analysis == "truncation" else 0.001
             detail = json.dumps({"change": size, "change_low": size - 0.01, "change_high": size + 0.01})
             part(demo_store, encoder, "shapes", analysis, feature, level, 0.4, detail=detail)
-    made = ablations.section(read_report_data(demo_store))
+    made = slices.ablations_section(read_report_data(demo_store))
     table = block(made, "ablations-matrix")
     assert [column.heading for column in table.columns] == ["Encoder", "1/2 of the components"]
     assert texts(table) == [["tiny-clip", "−20.0"], ["tiny-clip-plain", "−0.4"]]
@@ -246,7 +246,7 @@ def test_slices_of_an_analysis_that_is_no_more_are_shown_nowhere(demo_store: Sta
     part(demo_store, "tiny-clip", "shapes", "duplicates", "", "without equal bytes", 0.4, detail=detail)
     data = read_report_data(demo_store)
     assert data.slices == before
-    assert not ablations.section(data).blocks
+    assert not slices.ablations_section(data).blocks
     version = "1 of a-package 0.1"
     part(demo_store, "tiny-clip", "shapes", "theirs", "", "without", 0.4, detail=detail, analysis_version=version)
     assert len(read_report_data(demo_store).slices) == len(before) + 1
