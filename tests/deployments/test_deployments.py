@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
-import prefect
 import pytest
 import yaml
 from prefect import Flow
 
 from capim.deployments.automations import SILENCE
-from capim.deployments.pools import MOUNT, Kind, job_template
 from capim.flows import HEARTBEAT_SECONDS, set_environment
 
 DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load(
@@ -70,33 +66,3 @@ print(heartbeat(), start(run))
     env |= {"PREFECT_API_URL": "http://127.0.0.1:1/api"}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["180", str(HEARTBEAT_SECONDS)]  # 180: Prefect's own
-
-
-# --- Pools of containers: Prefect's own job templates, with the values of a pool in the places that they have for them.
-METADATA = Path(prefect.__file__).parent / "server" / "api" / "collections_data" / "views"
-KINDS: tuple[Kind, ...] = ("docker", "kubernetes")
-
-
-def default(kind: Kind) -> dict[str, Any]:
-    """Prefect's base job template of a kind."""
-    metadata = json.loads((METADATA / "aggregate-worker-metadata.json").read_text("utf-8"))
-    found: dict[str, Any] = metadata[f"prefect-{kind}"][kind]["default_base_job_configuration"]
-    return found
-
-
-@pytest.mark.parametrize("gpu", [False, True])
-@pytest.mark.parametrize("workspace", [None, "/srv/capim"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_template_has_valid_values_for_variables_that_prefect_has(
-    kind: Kind, workspace: str | None, gpu: bool
-) -> None:
-    template = job_template(default(kind), kind, image="capim:cpu", workspace=workspace, gpu=gpu)
-    assert template["variables"]["properties"].keys() == default(kind)["variables"]["properties"].keys()
-    given = {
-        name: value["default"] for name, value in template["variables"]["properties"].items() if value.get("default")
-    }
-    jsonschema.validate(given, template["variables"])
-    assert given["image"] == "capim:cpu"
-    job = json.dumps(template["job_configuration"])
-    assert (MOUNT in job + json.dumps(given)) == bool(workspace)
-    assert ("nvidia.com/gpu" in job or given.get("env") == {"NVIDIA_VISIBLE_DEVICES": "all"}) == gpu

@@ -94,11 +94,11 @@ def test_a_command_or_option_of_an_earlier_release_is_answered_with_what_to_type
 OF_OTHER_PROGRAMS = {
     "hf": {"--force-download", "--include", "--local-dir", "--repo-type"},
     "prefect, kubectl, docker": {
-        *("--background", "--build-arg", "--from-literal", "--limit", "--network", "--no-prompt", "--overwrite"),
-        *("--param", "--pool", "--set", "--type", "--wait", "--watch"),
+        *("--background", "--base-job-template", "--build-arg", "--file", "--from-literal", "--limit", "--network"),
+        *("--no-prompt", "--overwrite", "--param", "--pool", "--set", "--type", "--wait", "--watch"),
     },
     "uv, dask": {"--constraint", "--find-links", "--from", "--torch-backend", "--nthreads", "--nworkers"},
-    "capim.deployments": {"--gpu-image", "--private", "--webhook"},
+    "capim.deployments": {"--private", "--webhook"},
     "mteb, clip_benchmark": {"--task", "--pretrained"},
     "nvidia-smi": {"--query-gpu"},
     "embedding-atlas and others": {"--model", "--neighbors", "--text"},
