@@ -47,9 +47,9 @@ bench: $(VENV)/.ready
 faults: $(VENV)/.ready
 	$(BIN)/python -m tests.faults
 
-# known vulnerabilities of the pins, by pip-audit; without an answer of the index, since when each is pinned
+# known vulnerabilities of the pins: pip-audit asks the index about each
 audit: $(VENV)/.ready
-	$(BIN)/python -m tests.packaging.audit
+	$(UV) tool run pip-audit -r requirements.txt --no-deps --disable-pip
 
 # the pages' commands in a fresh clone with an empty home
 newcomer: $(VENV)/.ready
@@ -72,7 +72,6 @@ deploy: $(VENV)/.demo
 requirements: $(VENV)/.ready
 	$(UV) pip compile pyproject.toml --universal --python-version 3.11 --all-extras \
 	  --no-header --no-annotate --no-emit-index-url --upgrade -o requirements.txt
-	$(BIN)/python -m tests.packaging.audit --renew
 
 clean:
 	rm -rf $(VENV) workspace build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

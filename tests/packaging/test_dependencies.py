@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import csv
 import re
 import sys
 import tomllib
@@ -12,8 +11,6 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-
-from tests.packaging.audit import PINS, pins
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -99,11 +96,3 @@ def test_make_installs_every_extra(extra: str) -> None:
     pinned = {normalised(line) for line in (ROOT / "requirements.txt").read_text().splitlines()}
     wanted = {normalised(name) for name in PROJECT["project"]["optional-dependencies"][extra]} - {"capim"}
     assert wanted <= pinned
-
-
-def test_the_list_of_pins_says_since_when_each_is_there() -> None:
-    with PINS.open() as file:
-        listed = {(normalised(row["name"]), row["version"]): row["uploaded"] for row in csv.DictReader(file)}
-    pinned = [line.partition(";")[0].strip().split("==") for line in pins()]
-    assert listed.keys() == {(normalised(name), version) for name, version in pinned}
-    assert all(re.fullmatch(r"20\d\d-\d\d-\d\d", day) for day in listed.values())
