@@ -23,7 +23,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
@@ -35,10 +34,9 @@ from cyclopts import App, ArgumentCollection, Group, Parameter, Token
 from cyclopts.exceptions import CycloptsError, UnknownCommandError, UnknownOptionError
 from cyclopts.help.formatters import DefaultFormatter
 
-from capim.store.errors import RequestError, WorkError, did_you_mean
+from capim.store.errors import RequestError, did_you_mean
 
 if TYPE_CHECKING:
-    from cyclopts.completion._engine import CompletionContext
     from cyclopts.help import HelpPanel, InlineText
     from rich.console import Console, ConsoleOptions
 
@@ -96,8 +94,7 @@ _HELP = {"--help", "-h"}
 def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     """Print a shell completion script.
 
-    It completes commands, options and their choices, and names of encoders, corpora, protocols and metrics. Write it
-    again after an upgrade.
+    It completes commands, options and their choices. Write it again after an upgrade.
 
     Example: capim completion bash > ~/.local/share/bash-completion/completions/capim
 
@@ -270,7 +267,7 @@ def _parameter(
         "converter": _whole if kind is int else _names if kind == tuple[str, ...] and not positional else None,
     }
     if twin := OTHER_NUMBER.get(name):
-        settings |= {"alias": f"--{twin}", "completer": _complete, "allow_repeating": None if kind is str else True}
+        settings |= {"alias": f"--{twin}", "allow_repeating": None if kind is str else True}
     return inspect.Parameter(
         name,
         inspect.Parameter.POSITIONAL_ONLY if positional else inspect.Parameter.KEYWORD_ONLY,
@@ -307,28 +304,6 @@ def _whole(_: object, tokens: Sequence[Token]) -> int:
     if not re.fullmatch(r"[+-]?[0-9]+", tokens[-1].value):
         raise ValueError(f"expected a whole number, got {tokens[-1].value!r}")
     return int(tokens[-1].value)
-
-
-def _complete(context: CompletionContext) -> list[str]:
-    """Complete a name, or the last of several (``a,b``), with those that are known or stored."""
-    from capim.flows.stored import open_store
-    from capim.tasks.corpora import CORPORA
-    from capim.tasks.encoders.catalog import catalog
-    from capim.tasks.metrics import METRICS
-    from capim.tasks.protocols import PROTOCOLS
-
-    known = {"encoders": catalog(), "corpora": CORPORA, "protocols": PROTOCOLS, "metrics": METRICS}
-    [kind] = {name.lstrip("-") for name in context.argument.names} & known.keys()
-    names = {*known[kind]}
-    with suppress(RequestError, WorkError):  # there may be no store
-        workspace = context.get("--workspace")
-        store = open_store(workspace.raw if workspace else None)
-        if kind in ("protocols", "metrics"):
-            names |= {*store.counts("results", kind[:-1])}
-        else:
-            names |= {row.name for row in getattr(store, kind)()}
-    done, comma, _ = context.incomplete.rpartition(",")
-    return sorted(done + comma + name for name in names if name not in done.split(","))
 
 
 # --- A page of help: cyclopts lays out the panels; the text keeps commands that can be copied.

@@ -176,16 +176,11 @@ def test_a_run_in_a_pipe_prints_the_path_alone_to_stdout_and_the_verdict_to_stde
         ("capim re", {"report", "results", "rerank"}),
         ("capim store ver", {"verify"}),
         ("capim run --cor", {"--corpora"}),
-        ("capim run --encoders tiny-clip,laion", {"tiny-clip,laion-clip-h"}),
         ("capim results --format ", {"table", "json", "csv"}),
-        (
-            "capim report --workspace {workspace} --corpora shapes-wino",
-            {"shapes-winoground", "shapes-winoground-sample12"},
-        ),
     ],
 )
-def test_a_shell_completes_commands_options_and_names(line: str, offered: set[str], small_demo: Path) -> None:
-    words = line.format(workspace=small_demo).split(" ")
+def test_a_shell_completes_commands_options_and_choices(line: str, offered: set[str]) -> None:
+    words = line.split(" ")
     asking = f"""
         PATH={Path(sys.executable).parent}:$PATH COMP_WORDS=({shlex.join(words)}) COMP_CWORD={len(words) - 1}
         $(complete -p capim | sed "s/.*-F \\([^ ]*\\).*/\\1/") capim
