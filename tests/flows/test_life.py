@@ -203,12 +203,16 @@ def test_two_revisions_are_compared_or_the_command_is_named_that_makes_it_possib
         assert lacking in command(f"{asked} {encoders} ours@v1,ours@v2", workspace, code=2).err
 
     command(f"evaluate {QUICK} --protocols t2i/all --encoders ours@v1", workspace)
+    recalls = "results --metrics R@1 --format json"
+    both = {row["revision"]: row["value"] for row in command(f"{recalls} --encoders ours@v1,ours@v2", workspace).rows}
+    [shown] = command(recalls, workspace).rows
+    assert shown["value"] == both["v2"] != both["v1"], "the newest revision, whatever was evaluated last"
     said = command(f"compare {TESTED} --encoders ours@v1,ours@v2 --metrics MRR", workspace)
     assert "compared 2 encoders, pair by pair: ours@v1, ours@v2" in said.err
     assert "ours@v1" in said.out
-    both = ",".join(map(EmbeddingStore.open(workspace / "store").fingerprint_of, ("ours@v1", "ours@v2")))
+    states = ",".join(map(EmbeddingStore.open(workspace / "store").fingerprint_of, ("ours@v1", "ours@v2")))
     for words, fault in (
-        (f"watch --encoders {both} --quiet", "a watch follows one revision of an encoder"),
+        (f"watch --encoders {states} --quiet", "a watch follows one revision of an encoder"),
         ("compare --encoders ours@v1", "ours: expected two encoders or more"),
         ("results --encoders ours@v9", "encoder 'ours@v9': no revisions begin with 'v9'; it has v1, v2"),
         ("report --encoders ours@v1,ours@v2 --quiet", "a report shows one revision of an encoder"),
@@ -237,6 +241,8 @@ def test_two_revisions_are_compared_or_the_command_is_named_that_makes_it_possib
     command(f"import {vectors_file(tmp_path, changed, 'new', 1.0)} --encoder new --corpus shop", workspace)
     old = "captions of 'shop' by 'ours@v1'; run `capim import --corpus shop --encoder ours --revision v1"
     assert old in command(f"evaluate {QUICK} --encoders ours@v1,new", workspace, code=2).err
+    command("store drop --encoder ours@v1 --results --yes", workspace)
+    assert "no revisions begin with 'v1'; it has v2, v3" in command("results --encoders ours@v1", workspace, code=2).err
 
 
 @pytest.mark.parametrize(
