@@ -18,6 +18,7 @@ from capim.reports.sections import provenance
 from capim.store import EmbeddingStore
 from capim.store.schema import Import, Result
 from capim.store.types import EncoderSpec
+from capim.tasks.published import read_published
 from tests.command import command
 from tests.documents import ROOT, run_page
 from tests.results.gpt_4v import gpt_4v_files
@@ -220,3 +221,12 @@ def test_published_results_are_shown_in_a_store_without_own_ones(tmp_path: Path)
     command(f"import --published {tmp_path}/table.csv", tmp_path)
     [row] = command("results --against published --format json", tmp_path).rows
     assert (row["encoder"], row["value"], row["published"], row["verdict"]) == ("m", None, 0.304, "published")
+
+
+def test_recalls_of_clip_benchmark_are_those_of_our_protocols(tmp_path: Path) -> None:
+    recalls = "image_retrieval_recall@5,text_retrieval_recall@1"
+    (tmp_path / "table.csv").write_text(
+        f"dataset,model,pretrained,task,{recalls}\nthirty,m,,zeroshot_retrieval,0.8,0.9\n"
+    )
+    found = {(row.protocol, row.metric): row.value for row in read_published(tmp_path / "table.csv")}
+    assert found.items() >= {("t2i/all", "R@5"): 0.8, ("i2t/any", "R@1"): 0.9}.items()

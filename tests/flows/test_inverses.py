@@ -1,14 +1,12 @@
 # ruff: noqa: E501 - strategies in one line
-"""Export and import are inverses: over any corpora, outcomes, vectors and figures, in every format."""
+"""Export and import are inverses: over any corpora, outcomes and vectors, in every format."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,12 +17,10 @@ from capim.store.sets.embedding_files import export_embeddings
 from capim.store.sets.importing import imported_encoder
 from capim.store.types import OF_OUTCOMES, Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
-from capim.tasks.published import read_published
 from capim.tasks.ranking.protocols import build_tasks, protocols_of
 from capim.tasks.ranking.ranker import score_given
 from capim.tasks.results.imported.runs import corpus_of_qrels, outcomes_of_run
 from capim.tasks.results.imported.sources import Imported, Source, outcomes_of_source
-from tests.command import command, json_rows
 from tests.imported import import_embeddings
 
 pytestmark = pytest.mark.slow  # whole suites of commands
@@ -103,39 +99,3 @@ def test_outcomes_in_trec_eval_s_order_are_rows_like_any(qrels: dict[str, dict[s
             write_row_file(Path(folder) / "o.csv", here.rows(key))
             found = outcomes_of_source(Source("outcomes", f"{folder}/o.csv", "here"), corpus)["here"]
             assert [*Imported.of(found.outcomes, here.encoder, corpus).outcomes] == [key]
-
-
-def test_a_whole_workspace_comes_over_and_its_published_tables_too(tmp_path: Path) -> None:
-    """Every figure of every protocol, by the public commands; and figures as CLIP_benchmark writes them."""
-    here, there = tmp_path / "here", tmp_path / "there"
-    corpus = corpus_of([f"i{n}" for n in range(12)], 2)
-    for workspace in (here, there):
-        EmbeddingStore.open(workspace / "store", create=True).write_corpus(corpus)
-    rng = np.random.default_rng(0)
-    np.save(tmp_path / "m.npy", np.round(rng.standard_normal((corpus.captions.num_rows, 12)), 1))
-    command(f"import --scores {tmp_path}/m.npy --encoder ours --corpus drawn --replicates 100 --quiet", here)
-    command(f"export outcomes --encoder ours --to {tmp_path}/outcomes.parquet", here)
-    command(f"import {tmp_path}/outcomes.parquet --encoder ours --replicates 100 --quiet", there)
-
-    def figures(workspace: Path) -> list[tuple[Any, ...]]:
-        names = ("encoder", "protocol", "metric", "value", "ci_low", "ci_high", "tie_share", "evaluation", "chance")
-        return sorted(tuple(row[name] for name in names) for row in json_rows("results", workspace))
-
-    assert figures(here) == figures(there)
-    value = {(row["protocol"], row["metric"]): row["value"] for row in json_rows("results", here)}
-    of = {"image": "t2i/all", "text": "i2t/any"}
-    recalls = {
-        f"{side}_retrieval_recall@{k}": value[protocol, f"R@{k}"] for side, protocol in of.items() for k in (1, 5, 10)
-    }
-    about = {"dataset": "drawn", "model": "ours", "pretrained": "", "task": "zeroshot_retrieval"}
-    pd.DataFrame([about | recalls]).to_csv(tmp_path / "table.csv", index=False)
-    rows = [row for row in read_published(tmp_path / "table.csv") if row.protocol in ("t2i/all", "i2t/any")]
-    assert {(row.protocol, row.metric) for row in rows} == {
-        (protocol, f"R@{k}") for protocol in ("t2i/all", "i2t/any") for k in (1, 5, 10)
-    }
-    assert all(row.value == pytest.approx(value[row.protocol, row.metric], abs=1e-12) for row in rows)
-    command(f"import --published {tmp_path}/table.csv", there)
-    beside = [row for row in json_rows("results --against published", there) if row["verdict"] == "published"]
-    assert {row["metric"] for row in beside} >= {"R@1", "R@5"}
-    assert {row["remark"] for row in beside} == {"the same protocol"}
-    assert not EmbeddingStore.open(there / "store").rows("comparisons").num_rows
