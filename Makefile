@@ -42,7 +42,7 @@ docs: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks $(ONLY)
 
-# a hundred kills, full disks, cut networks, damaged files, hostile input, and four suites at once for a minute (or
+# a hundred kills, full disks, cut networks, hostile input, and four suites at once for a minute (or
 # CAPIM_FAULT_SECONDS), each two at a time: half an hour on two free cores
 faults: $(VENV)/.ready
 	$(BIN)/python -m tests.faults

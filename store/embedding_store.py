@@ -697,8 +697,8 @@ def check_address(connection: Connection) -> None:
             raise RequestError(f"store {place}: {files[0]} is a file, not a folder; give another --workspace")
 
 
-UPGRADED = (7, 9)
-"""Formats that `capim store upgrade` converts to this one: of 0.3.0, and between releases, without ``machine``."""
+UPGRADED = 7
+"""The format that `capim store upgrade` converts to this one: of 0.3.0."""
 
 
 def _check_format(connection: Connection, *, create: bool) -> None:
@@ -755,6 +755,6 @@ def _reader_of(other: int) -> str:
     """Return what to do with a store of another format."""
     if other > FORMAT:
         return "a later release wrote it. Upgrade capim"
-    if other in UPGRADED:
+    if other == UPGRADED:
         return "run `capim store upgrade` (nothing is encoded again)"
     return "an earlier release wrote it. Export its vectors with that release and import them here (docs/store.md)"

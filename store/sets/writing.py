@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 UNIT_TOLERANCE = 1e-3  # of a float32 norm: encoders normalise in float32, whatever the precision of the model
 _SHOWN = 5  # faults of one kind that a message lists
-_FLOAT16_MAX = 65504.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +57,7 @@ class Block:
 
 def check_block(key: SetKey, spec: EncoderSpec, block: Block, items: ItemIndex) -> None:
     """Raise :class:`RequestError` with errors of every kind in the block, if it has any."""
-    faults = list(_shape_faults(spec, block, items)) or list(_value_faults(spec, block, items))
+    faults = list(_shape_faults(spec, block, items)) or list(_value_faults(block, items))
     if faults:
         raise RequestError([f"{key.modality}s of {key.corpus!r} by {key.encoder!r}: {fault}" for fault in faults])
 
@@ -79,7 +78,7 @@ def _shape_faults(spec: EncoderSpec, block: Block, items: ItemIndex) -> Iterator
         yield f"vectors are {given}, encoder {spec.name!r} gives {spec.vectors}"
 
 
-def _value_faults(spec: EncoderSpec, block: Block, items: ItemIndex) -> Iterator[str]:
+def _value_faults(block: Block, items: ItemIndex) -> Iterator[str]:
     embeddings, ids = block.embeddings, items.ids.take(block.ords)
     yield from _rows(embeddings.counts < 1, ids, lambda _: "no vector")
     squares = np.einsum("ij,ij->i", embeddings.values, embeddings.values, dtype=np.float32)
@@ -91,7 +90,7 @@ def _value_faults(spec: EncoderSpec, block: Block, items: ItemIndex) -> Iterator
         vectors = np.flatnonzero(wrong)[::-1]
         owners = np.searchsorted(offsets_of(embeddings.counts), vectors, side="right") - 1
         first_bad[owners] = vectors
-        yield from _rows(first_bad >= 0, ids, lambda row: _vector_words(spec, embeddings, int(first_bad[row]), row))
+        yield from _rows(first_bad >= 0, ids, lambda row: _vector_words(embeddings, int(first_bad[row]), row))
     bad_norm = (~np.isfinite(embeddings.norms) | (embeddings.norms <= 0)) & (first_bad < 0) & (embeddings.counts > 0)
     yield from _rows(bad_norm, ids, lambda row: f"norm before normalisation is {embeddings.norms[row]}, expected > 0")
     layouts = embeddings.layouts or ()
@@ -101,7 +100,7 @@ def _value_faults(spec: EncoderSpec, block: Block, items: ItemIndex) -> Iterator
     yield from _rows(embeddings.n_tokens < 0, ids, lambda row: f"{embeddings.n_tokens[row]} tokens")
 
 
-def _vector_words(spec: EncoderSpec, embeddings: Embeddings, vector: int, row: int) -> str:
+def _vector_words(embeddings: Embeddings, vector: int, row: int) -> str:
     values = embeddings.values[vector]
     which = "" if embeddings.offsets is None else f"vector {vector - int(embeddings.offsets[row])}: "
     for words, wrong in (("NaN", np.isnan(values)), ("infinity", np.isinf(values))):
@@ -109,9 +108,6 @@ def _vector_words(spec: EncoderSpec, embeddings: Embeddings, vector: int, row: i
             return f"{which}{words} at component {int(wrong.argmax())}"
     if not values.any():
         return f"{which}all components are zero"
-    largest = float(np.abs(values).max())
-    if spec.storage == "float16" and largest > _FLOAT16_MAX:
-        return f"{which}{largest:g} is beyond float16, expected unit norm"
     norm = float(np.linalg.norm(values.astype(np.float64)))
     return f"{which}norm is {norm:g}, expected 1 within {UNIT_TOLERANCE:g}: normalise before storing"
 
@@ -244,7 +240,7 @@ def to_rows(schema: pa.Schema, block: Block, items: ItemIndex, number: int) -> p
 def _stored(block: Block, dtype: type[np.floating]) -> StoredRows:
     """Return the rows of a checked block as they are stored, their vectors rounded to this type."""
     embeddings = block.embeddings
-    vectors = Ragged.from_counts(_cast(embeddings.values, dtype), embeddings.counts, block.ords)
+    vectors = Ragged.from_counts(np.ascontiguousarray(embeddings.values, dtype), embeddings.counts, block.ords)
     layouts = None
     if embeddings.offsets is not None:
         layouts = pa.array(embeddings.layouts or [UNKNOWN] * len(block), pa.string())
@@ -273,12 +269,3 @@ def write_number() -> int:
     seals the set keeps the same row, in whatever order compaction has put them.
     """
     return (time.time_ns() & ~0xFFFFF) | secrets.randbits(20)
-
-
-def _cast(values: NDArray[np.floating], dtype: type[np.floating]) -> NDArray[np.floating]:
-    """Return contiguous components of this type; Arrow rounds to float16 exactly as NumPy, in 0.7 of the time."""
-    if dtype is not np.float16 or values.dtype != np.float32:
-        return np.ascontiguousarray(values, dtype=dtype)
-    flat = pa.array(np.ascontiguousarray(values).reshape(-1)).cast(pa.float16())
-    halves: NDArray[np.floating] = flat.to_numpy().reshape(values.shape)
-    return halves

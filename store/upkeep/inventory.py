@@ -175,7 +175,7 @@ def upgrade_store(uri: str) -> Iterator[str]:
     connection = Connection.to(uri)
     check_address(connection)
     written = written_format(connection)
-    if written not in (*UPGRADED, FORMAT):
+    if written not in (UPGRADED, FORMAT):
         found = "no format that can be read" if written is None else f"format {written}"
         raise RequestError(f"store {connection.uri} has {found}, this release of capim upgrades {UPGRADED} to {FORMAT}")
     index = connection.find("image_index")
@@ -185,10 +185,9 @@ def upgrade_store(uri: str) -> Iterator[str]:
         if name != "derived":
             yield from retrying(f"changing the columns of table {name!r}", partial(_change, connection, name))
             connection.committed(name, 0)
-    if written == UPGRADED[0]:
+    if written == UPGRADED:
         yield from _take_up(connection)
         yield _fill_ledger(connection)
-    if written != FORMAT:
         marked = connection.find(MARKED) or connection.create(MARKED, TABLES[MARKED].keyed_columns)
         marked.update_schema_metadata({FORMAT_KEY: str(FORMAT)})
         connection.committed(MARKED, 0)

@@ -1,6 +1,6 @@
 """``python -m tests.faults``: everything that goes wrong, made to go wrong, and what is left afterwards.
 
-Kills, full disks, cut networks, damaged files, hostile captions and images, several runs at once: each against real
+Kills, full disks, cut networks, hostile captions and images, several runs at once: each against real
 ``capim`` processes on a workspace of its own. After each the suite is run again, ``capim store verify`` has to be
 clean, and every row of ``capim results`` has to be that of an undisturbed run, to the last digit.
 
@@ -15,9 +15,19 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.faults import disks, hostile, hubs, kills, networks, surroundings, together
 from tests.faults.course import summary, undergo
-from tests.faults.faults import chosen
+from tests.faults.fault import Fault
 from tests.faults.process import import_libraries
+
+KINDS = (kills, disks, networks, hubs, hostile, surroundings, together)
+
+
+def chosen(*, quick: bool, only: str) -> list[Fault]:
+    """Faults whose kind or name has a text; of each kind the first where it has to be quick."""
+    faults = [fault for kind in KINDS for fault in kind.FAULTS if only in fault.kind or only in fault.name]
+    first = {fault.kind: fault for fault in reversed(faults)}
+    return [fault for fault in faults if fault is first[fault.kind]] if quick else faults
 
 
 def main(argv: list[str] | None = None) -> int:

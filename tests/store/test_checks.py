@@ -24,7 +24,6 @@ def with_value(block: Block, at, value: float) -> Block:
 BAD_VECTORS = [
     ("single", (3, 5), np.nan, r"'i00003': NaN at component 5"),
     ("single", (3, 0), np.inf, r"'i00003': infinity at component 0"),
-    ("single", (3, 1), 1e6, r"'i00003': 1e\+06 is beyond float16"),
     ("single", 3, 0.0, r"'i00003': all components are zero"),
     ("single", (3, 1), 7.0, r"'i00003': norm is 7\.\d+, expected 1 within 0\.001: normalise"),
     ("single", slice(None), 0.0, "and 3 more rows"),

@@ -276,7 +276,7 @@ def test_a_read_only_folder_can_be_read_and_says_so_when_written(small_disk):
         again(store).write_encoder(make_spec(revision="r9"))
 
 
-@pytest.mark.parametrize("name", ["single", "sets", "encoders"])
+@pytest.mark.parametrize("name", ["single", "sets", "encoders", "corpora"])
 def test_a_damaged_manifest_is_an_error_with_the_command_that_heals(sealed, name):
     """Lance panics; a panic is no ``Exception``, so that every command ended with a traceback."""
     store, _, _ = sealed

@@ -13,12 +13,10 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.connection import Connection
-from capim.store.errors import RequestError
-from capim.store.schema import FORMAT, TABLES, Run, texts
+from capim.store.schema import FORMAT, TABLES, texts
 from capim.store.upkeep.inventory import upgrade_store
-from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.command import command
-from tests.random_store import SPECS, random_store, rows_of
+from tests.random_store import rows_of
 from tests.store import golden
 from tests.store.test_crashes import Killed, dies
 
@@ -117,20 +115,7 @@ def test_of_a_ranking_by_two_statistics_the_macro_mean_is_left(workspace: Path) 
     assert table(workspace, "rankings").to_pylist() == [row]
 
 
-def test_a_store_between_releases_gets_the_machine_of_its_runs(tmp_path: Path) -> None:
-    store = random_store(tmp_path / "store", read_shapes(n_scenes=3), SPECS[:1])
-    runs, marked = (store.connection.find(name) for name in ("runs", "encoders"))
-    assert runs is None and marked is not None
-    earlier = [each for each in TABLES["runs"].columns if each.name != "machine"]
-    store.connection.create("runs", pa.schema(earlier))
-    marked.update_schema_metadata({"capim.format": "9"})
-    with pytest.raises(RequestError, match="capim store upgrade"):
-        EmbeddingStore.open(tmp_path / "store")
-    assert list(upgrade_store(str(tmp_path / "store"))) == ["runs: columns changed (machine; 0 rows)"]
-    assert EmbeddingStore.open(tmp_path / "store").all(Run) == []
-
-
-@pytest.mark.parametrize("written", [6, FORMAT + 1])
+@pytest.mark.parametrize("written", [6, 9, FORMAT + 1])
 def test_a_format_that_cannot_be_upgraded_is_refused_and_left_alone(tmp_path: Path, written: int) -> None:
     connection = Connection(str(tmp_path / "store"))
     schema = TABLES["encoders"].keyed_columns.with_metadata({"capim.format": str(written)})
