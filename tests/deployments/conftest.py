@@ -61,8 +61,6 @@ class Installation:
     port: int
     server: subprocess.Popen[bytes] | None = None
     env: dict[str, str] = field(default_factory=dict)
-    token: dict[str, str] = field(default_factory=dict)
-    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30))
 
     @property
     def api(self) -> str:
@@ -78,7 +76,7 @@ class Installation:
 
         def answers() -> bool:
             assert server.poll() is None, (self.home / "server.log").read_text()
-            return self.client.get(f"{self.api}/health").is_success
+            return httpx.get(f"{self.api}/health").is_success
 
         until("the server answers", answers, seconds=150)
 
@@ -102,25 +100,16 @@ class Installation:
         """The server's answer."""
         return self._answer("POST", path, body).json()
 
-    def _token(self) -> dict[str, str]:
-        """What the server wants from whoever changes something; made once per server."""
-        if not self.token:
-            made = self.client.get(f"{self.api}/csrf-token", params={"client": "tests"}).raise_for_status().json()
-            self.token.update({"Prefect-Csrf-Token": made["token"], "Prefect-Csrf-Client": "tests"})
-        return self.token
-
     def emit(self, event: dict[str, Any]) -> None:
         self._answer("POST", "/events", [event])
 
-    def _answer(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        """The server's answer; while its database is busy (503) it is asked again, as Prefect's own client does."""
+    def _answer(self, method: Any, path: Any, body: Any = None) -> httpx.Response:
+        """What Prefect's own client gets, which asks again while the server's database is busy."""
+        from prefect.client.orchestration import get_client
+        from prefect.settings import PREFECT_API_URL, temporary_settings
 
-        def asked() -> httpx.Response | None:
-            answer = self.client.request(method, f"{self.api}{path}", json=body, headers=self._token())
-            return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
-
-        answer: httpx.Response = until(f"the server can do {path}", asked, seconds=100)
-        return answer.raise_for_status()
+        with temporary_settings({PREFECT_API_URL: self.api}), get_client(sync_client=True) as client:
+            return client.request(method, path, json=body)
 
     def get(self, path: str) -> Any:
         return self._answer("GET", path).json()
