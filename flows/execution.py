@@ -20,12 +20,11 @@ from asyncio import CancelledError
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, wraps
 from inspect import signature
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 import httpx
@@ -37,7 +36,7 @@ from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
 from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.store.schema import Run
-from capim.store.upkeep.removal import compact_store, discard_if_empty, plan_pruning
+from capim.store.upkeep.removal import Pruning, compact_store, discard_if_empty, plan_pruning
 from capim.store.upkeep.removal import prune as remove
 from capim.tasks.derive import Derived
 from capim.tasks.embed import EncodedSet
@@ -623,23 +622,12 @@ def _check_workspace(workspace: str) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pruned:
-    """Everything that a prune removed, or would remove.
+class Pruned(NamedTuple):
+    """Everything that a prune removed, or would remove: of the store, folders of reports, and bytes by compacting."""
 
-    Attributes:
-        rows: Table -> number of rows.
-        tables: Embedding sets and corpora.
-        reports: Folders of older runs' reports.
-        freed: Bytes by compacting the store.
-        running: Ids of the runs that have not ended: rows that they may use stay.
-    """
-
-    rows: dict[str, int]
-    tables: tuple[str, ...]
+    plan: Pruning
     reports: tuple[str, ...]
     freed: int
-    running: tuple[str, ...]
 
 
 @run_flow("prune", hours=24, title=lambda keep=30, **_: f"all but {keep} runs")
@@ -665,10 +653,4 @@ def prune(workspace: str | None = None, keep: int = 30, done: bool = True) -> Pr
         for name in reports:
             remove_folder(f"{config.reports_uri}/{name}")
         freed = compact_store(store)
-    return Pruned(
-        rows={table: gone.total() for table, (_, gone) in plan.rows.items()},
-        tables=plan.tables,
-        reports=reports,
-        freed=freed,
-        running=plan.running,
-    )
+    return Pruned(plan, reports, freed)

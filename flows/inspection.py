@@ -425,16 +425,15 @@ def prune(*, workspace: str | None, form: Form, keep: Annotated[int, "N"] = 30, 
     from capim.flows.execution import start
 
     open_store(workspace)
-    done = start(flow, workspace, keep=keep, done=yes)
-    gone = {**done.rows, **dict.fromkeys((*done.tables, *done.reports))}
-    Rows(rows=[{"what": what, "rows": n} for what, n in gone.items()], none=lambda: "nothing to remove").print(form)
-    freed = f"; {done.freed / 1e6:,.1f} MB of the store freed" if yes else ""
-    hint = "" if yes else "; nothing was changed: add --yes to remove them"
-    n_rows = sum(done.rows.values())
-    if done.running:
-        verb = "is" if len(done.running) == 1 else "are"
-        sys.stderr.write(f"{', '.join(done.running)} {verb} running: what may be in use stays until the next prune\n")
-    sys.stderr.write(f"{n_rows:,} rows, {len(done.tables)} tables, {len(done.reports)} reports{freed}{hint}\n")
+    plan, reports, freed = start(flow, workspace, keep=keep, done=yes)
+    gone = {table: chosen.total() for table, (_, chosen) in plan.rows.items()}
+    listed = [{"what": what, "rows": gone.get(what)} for what in (*gone, *plan.tables, *reports)]
+    Rows(rows=listed, none=lambda: "nothing to remove").print(form)
+    hint = f"; {freed / 1e6:,.1f} MB of the store freed" if yes else "; nothing was changed: add --yes to remove them"
+    if plan.running:
+        verb = "is" if len(plan.running) == 1 else "are"
+        sys.stderr.write(f"{', '.join(plan.running)} {verb} running: what may be in use stays until the next prune\n")
+    sys.stderr.write(f"{sum(gone.values()):,} rows, {len(plan.tables)} tables, {len(reports)} reports{hint}\n")
 
 
 def drop(
