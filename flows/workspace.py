@@ -13,9 +13,10 @@ from dataclasses import fields
 from functools import wraps
 from html import escape
 from inspect import Parameter, cleandoc, signature
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -245,22 +246,11 @@ def _ran(done: Rows | Benchmarked) -> Any:  # a path; with ``dry_run`` a frame
     return frame_of(done.read()) if isinstance(done, Rows) else ReportPath(done.report)
 
 
-class Embedded(NamedTuple):
-    """Number of items of a corpus that an encoder has, that were encoded now, and of captions that were truncated."""
-
-    encoder: str
-    corpus: str
-    n_items: int
-    n_encoded: int
-    n_truncated: int
-
-
 def _embedded(done: tuple[EmbedRef, ...]) -> Frame:
-    rows = [
-        Embedded(each.sets.encoder, each.sets.corpus, each.n_items, each.n_encoded, each.n_truncated)._asdict()
-        for each in done
-    ]
-    return frame_of(rows, Embedded._fields)
+    """Return a row per encoder and corpus: number of items, of those encoded now, and of captions truncated."""
+    counts = ("n_items", "n_encoded", "n_truncated")
+    values = attrgetter("sets.encoder", "sets.corpus", *counts)
+    return Frame([values(each) for each in done], columns=["encoder", "corpus", *counts])
 
 
 def _saved(file: Path, vectors: Any, ids: Sequence[str] | None) -> str:
