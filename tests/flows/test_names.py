@@ -19,20 +19,16 @@ from tests.random_store import OTHER, SPECS, random_store
 
 pytestmark = pytest.mark.slow  # whole suites of commands
 
-COLOURS = ("red", "green", "blue", "white", "black", "orange")
 EMBED = "embed --encoders tiny-clip --device cpu --quiet --corpora"
 QUICK = "--replicates 100 --quiet"
 
 
-def photos(folder: Path, *, colours: tuple[str, ...] = COLOURS) -> Path:
-    """A folder of images of one colour each, with two captions for every image."""
-    (folder / "images").mkdir(parents=True)
-    images, captions = [], []
-    for i, colour in enumerate(colours):
-        Image.new("RGB", (8, 8), colour).save(folder / "images" / f"{colour}.png")
-        images.append({"id": i, "file_name": f"{colour}.png"})
-        captions += [{"id": 10 * i + k, "image_id": i, "caption": f"{colour} {k}"} for k in range(2)]
-    (folder / "captions.json").write_text(json.dumps({"images": images, "annotations": captions}))
+def photos(folder: Path, n_images: int = 6) -> Path:
+    """A folder of images with a caption each."""
+    folder.mkdir(parents=True)
+    for n in range(n_images):
+        Image.new("RGB", (8, 8), (40 * n, 9, 9)).save(folder / f"{n}.png")
+    (folder / "captions.csv").write_text("image,caption\n" + "".join(f"{n}.png,picture {n}\n" for n in range(n_images)))
     return folder
 
 
@@ -43,7 +39,7 @@ def corpora_of(workspace: Path) -> set[str]:
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[Path, Path]:
     """Two folders of the same name: one of six photographs, one of four."""
-    return photos(tmp_path / "a" / "photos"), photos(tmp_path / "b" / "photos", colours=COLOURS[:4])
+    return photos(tmp_path / "a" / "photos"), photos(tmp_path / "b" / "photos", 4)
 
 
 @pytest.fixture
