@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from capim.store.errors import RequestError, some
 from capim.store.forms import NO_COLUMNS, Columns
-from capim.store.schema import JUDGED, LABEL, texts
+from capim.store.schema import CORPUS_PARTS, JUDGED, LABEL, texts
 from capim.store.sets.columns_read import language_code, told
 from capim.store.tables import is_image_name
 from capim.store.types import MODALITIES, Corpus, Modality
@@ -32,7 +32,6 @@ from capim.tasks.statistics.decision import unequal_weights
 _SHOWN = 20  # images that are left out
 _SHOWN_CHANGES = 3
 _NOTHING = pa.array(["", "nan", "none", "null"])
-_Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
 _JUDGED = ("judgements", "fewest relevant per query", "most relevant per query")
 _CODE = re.compile(r"n?[0-9]+(\.0)?")
 _LACKS = {"image": "its images have no files", "caption": "its captions have no texts"}
@@ -362,55 +361,40 @@ def encoding_fault(corpus: Corpus, modalities: Sequence[Modality], *, given: obj
     )
 
 
+_CALLED = {"sha": "contents", "image_id": "image", "relevance": "positives", "skipped": "skipped items"}
+_NAMING = ("id", "ground_truth", "direction", "query_id", "item_id")  # columns by which a row is named
+
+
 def describe_change(stored: Corpus, opened: Corpus) -> list[str]:
     """Return one line for each kind of change from ``stored`` to ``opened``; empty if the fingerprints are equal.
 
     Args:
         stored: The corpus in the store.
-        opened: The corpus as it has just been read; images that the store lists as skipped do not count as new.
+        opened: The corpus as it has just been read.
 
     Examples:
         >>> from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
         >>> def corpus(text): return build_corpus("c", [ImageRow("a")], [CaptionRow("a#0", "a", text)], source=None)
         >>> describe_change(corpus("red"), corpus("blue"))
-        ["captions with another text: 'a#0'"]
+        ["captions with other text: 'a#0'"]
     """
     if stored.fingerprint == opened.fingerprint:
         return []
-    skipped_before, skipped_now = (set(each.skipped["item_id"].to_pylist()) for each in (stored, opened))
-    left_out = skipped_before | skipped_now
-    before, after = _by_id(stored.images), _by_id(opened.images)
-    lost = {*left_out, *(before.keys() ^ after.keys())}  # captions change with these images
-    old, new = (
-        {key: row for key, row in _by_id(each.captions).items() if row["image_id"] not in lost}
-        for each in (stored, opened)
-    )
-    changes = {
-        "new images": [image for image in after if image not in before and image not in left_out],
-        "removed images": [image for image in before if image not in after and image not in left_out],
-        "images with other contents": _changed(before, after, "sha"),
-        "images with other objects": _changed(before, after, "objects"),
-        "new captions": [caption for caption in new if caption not in old],
-        "removed captions": [caption for caption in old if caption not in new],
-        "captions with another text": _changed(old, new, "text"),
-        "captions of another image": _changed(old, new, "image_id"),
-    }
-    for kind in ("pairs", "quadruples"):
-        one, other = (_by_id(getattr(each, kind)) for each in (stored, opened))
-        ids = sorted(key for key in {*one, *other} if one.get(key) != other.get(key))
-        changes[f"new, removed or changed {kind}"] = ids
-    lines = [f"{what}: {some([*map(repr, ids)], _SHOWN_CHANGES)}" for what, ids in changes.items() if ids]
-    if not stored.relevance.equals(opened.relevance):
-        counts = f"{stored.relevance.num_rows:,} positives before, {opened.relevance.num_rows:,} now"
-        lines.append(f"other extra ground truths: {counts}")
-    if not lines and skipped_before != skipped_now:
-        lines.append(f"other images are left out: {len(skipped_before)} before, {len(skipped_now)} now")
-    return lines or ["another order of the items, or other ordinals, languages or sizes"]
+    changes: defaultdict[str, list[str]] = defaultdict(list)
+    for part in CORPUS_PARTS:
+        before, after = (_by_id(getattr(each, part)) for each in (stored, opened))
+        what = _CALLED.get(part, part)
+        for key in dict.fromkeys([*before, *after]):
+            old, new = before.get(key), after.get(key)
+            if old is None or new is None:
+                changes[f"{'new' if old is None else 'removed'} {what}"].append(key)
+            elif others := [_CALLED.get(column, column) for column in old if old[column] != new[column]]:
+                changes[f"{what} with other {' and '.join(others)}"].append(key)
+    lines = [f"{kind}: {some(keys, _SHOWN_CHANGES)}" for kind, keys in changes.items()]
+    return lines or ["another order of the items"]
 
 
-def _by_id(table: pa.Table) -> _Rows:
-    return {row["id"]: row for row in table.to_pylist()}
-
-
-def _changed(before: _Rows, after: _Rows, column: str) -> list[str]:
-    return [key for key in after if key in before and before[key][column] != after[key][column]]
+def _by_id(table: pa.Table) -> dict[str, Mapping[str, Any]]:
+    """Return the rows of a part of a corpus by what names them, without the files of images, which may move."""
+    rows = table.select([name for name in table.column_names if name != "key"]).to_pylist()
+    return {" ".join(repr(row[name]) for name in _NAMING if name in row): row for row in rows}

@@ -105,7 +105,7 @@ def test_the_fingerprint_changes_with_every_part_and_not_with_keys() -> None:
         }
         return build_corpus("c", **{**parts, **changes})  # type: ignore[arg-type]
 
-    whole = made().fingerprint
+    whole, prints = made().fingerprint, set[str]()
     assert made(images=[ImageRow("a"), ImageRow("b", "folder/b")]).fingerprint == whole
     change: dict[str, Any]
     for change in (
@@ -113,10 +113,13 @@ def test_the_fingerprint_changes_with_every_part_and_not_with_keys() -> None:
         {"captions": [*TEXTS[:-1], CaptionRow("n", None, "other")]},
         {"pairs": []},
         {"relevance": [RelevanceRow("cxc", "t2i", "a0", "b")]},
+        {"relevance": [RelevanceRow("cxc", "t2i", "a0", "b", 2)]},
         {"skipped": [SkippedRow("c", "gone")]},
         {"source": Bytes({"a": png("red"), "b": png("navy")})},
     ):
-        assert made(**change).fingerprint != whole
+        prints.add(made(**change).fingerprint)
+    assert whole not in prints
+    assert len(prints) == 7
 
 
 def retrieval(n: int) -> Corpus:

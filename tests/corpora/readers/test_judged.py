@@ -17,7 +17,7 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.sets.columns_read import told
 from capim.store.types import Corpus
-from capim.tasks.corpora.check import check_corpus, corpus_facts, describe_change
+from capim.tasks.corpora.check import check_corpus, corpus_facts
 from capim.tasks.corpora.description import open_corpus, reader_call
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, SubsetCounts
 from capim.tasks.corpora.readers import hub
@@ -336,13 +336,6 @@ def test_pages_without_a_file_are_skipped_with_their_judgements_or_ids_for_impor
     corpus = open_corpus({**description, "ids_only": True})
     assert corpus.source is None
     assert corpus.images["id"].to_pylist() == [*PAGES]
-
-
-def test_grades_are_part_of_the_fingerprint_and_a_change_of_them_is_described(tmp_path: Path) -> None:
-    one = open_corpus(beir(tmp_path / "a"))
-    two = open_corpus({**beir(tmp_path / "b", [("q1", "p1", 3), *QRELS[1:]]), "name": "a"})
-    assert one.fingerprint != two.fingerprint
-    assert describe_change(one, two) == ["other extra ground truths: 4 positives before, 4 now"]
 
 
 TASK = "Vidore2ESGReportsRetrieval"

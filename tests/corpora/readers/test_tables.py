@@ -88,7 +88,7 @@ def test_rows_that_cannot_be_read_are_left_out_on_request_whatever_reads_the_tab
 @pytest.mark.parametrize("label", ["", "  ", [], [""], None, math.nan], ids=repr)
 def test_an_image_without_a_label_is_refused_or_left_out_with_a_word(put: Put, label: object) -> None:
     """An empty list was an image of no class, a blank text a class of its own, and ``missing = "skip"`` no help."""
-    cells = zip("abc", ("dog", label, ["cat", ""]), strict=True)
+    cells = zip("abc", ("dog", label, ["cat", "cat ", ""]), strict=True)
     rows = [{"image": f"{name}.png", "label": cell} for name, cell in cells]
     root = put({"classes.jsonl": "\n".join(map(json.dumps, rows))}, "a.png", "b.png", "c.png") / "classes.jsonl"
     labels = {"reader": "labels", "root": str(root), "prompts": "{}"}
