@@ -18,9 +18,8 @@ from capim.tasks.metrics import Metric
 from capim.tasks.metrics.table import METRICS, RSUM, Figure, headline_of, planned_figures, version_of
 from capim.tasks.prefects.task import asset, task
 from capim.tasks.protocols import MAIN, Protocol
-from capim.tasks.ranking.drawn import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import protocols_of, select_protocols
+from capim.tasks.ranking.protocols import drawn_clusters, drawn_images, protocols_of, select_protocols
 from capim.tasks.references import EvaluationRef, RunSettings, by_corpus, corpus_of, inputs_of
 from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values
 from capim.tasks.results.comparison import ComparedFigure, compared_figures, compared_metrics, encoder_key, figure_rows

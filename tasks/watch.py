@@ -31,8 +31,7 @@ from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.prefects.task import task
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.drawn import drawn_clusters
-from capim.tasks.ranking.protocols import select_protocols
+from capim.tasks.ranking.protocols import drawn_clusters, select_protocols
 from capim.tasks.reference.changes import (
     Falls,
     FigureChange,

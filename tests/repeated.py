@@ -30,10 +30,9 @@ from capim.tasks.metrics import Metric
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import MAIN
-from capim.tasks.ranking.drawn import drawn_clusters, drawn_images
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import select_protocols
+from capim.tasks.ranking.protocols import drawn_clusters, drawn_images, select_protocols
 from capim.tasks.results.combined import (
     combined_figures,
     language_rows,

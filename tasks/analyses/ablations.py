@@ -34,9 +34,9 @@ from capim.tasks.analyses.analysis import (
 )
 from capim.tasks.analyses.transforms import BYTES, QUANTISED, ROUNDED, Change
 from capim.tasks.analyses.vectors import chosen
-from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.layout import IndexSpace, layout_of
 from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import drawn_clusters
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import Interval

@@ -21,9 +21,8 @@ from capim.store.vectors import Ragged
 from capim.tasks.metrics import Metric, version_of
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_task
+from capim.tasks.ranking.protocols import build_task, drawn_clusters
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import adjusted

@@ -25,7 +25,7 @@ from capim.tasks.analyses.analysis import AnalysisInput, Slice, as_change
 from capim.tasks.analyses.transforms import BYTES, pooled, reach, token_trees
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import headline_of
-from capim.tasks.ranking.drawn import drawn_clusters
+from capim.tasks.ranking.protocols import drawn_clusters
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling

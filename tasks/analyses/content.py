@@ -1,6 +1,6 @@
 """Results for parts of the queries, by their content: from captions, lexicons and annotations.
 
-The features of captions, the objects in the image, tags, and properties of judged queries.
+The features of captions, the objects in the image, tags, properties of judged queries, and labels of images.
 
 Lexicons are the words and rules that show the topic of a caption. English only. A word matches as a whole word
 (``one`` is not in ``someone``), in any case; a hyphen counts as a space, a punctuation mark as a word. Precision and
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -27,6 +28,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from capim.store.schema import LABEL
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, QueryValues, Slice, contrast_slices, mean_slices, part_slices
 from capim.tasks.corpora.readers.coco_captions import SUPERCATEGORY_OF
@@ -36,6 +38,7 @@ from capim.tasks.metrics.table import headline_of
 from capim.tasks.ranking.layout import layout_of
 
 FEATURES = ("spatial", "colour", "counting", "negation", "action")
+CONFUSIONS = 10  # classes that an encoder mistakes for others, those with most images
 LENGTHS = {"1-8": (1, 8), "9-10": (9, 10), "11-12": (11, 12), "13-15": (13, 15), "16+": (16, np.inf)}  # words
 
 N_RELEVANT = {"1": (1, 1), "2-3": (2, 3), "4-9": (4, 9), "10 or more": (10, np.inf)}
@@ -220,6 +223,37 @@ def _best_page(data: AnalysisInput) -> NDArray[np.float64]:
     pages = np.where(best, numbers[task.relevant_ords], np.inf)
     first = np.fmin.reduceat(pages, starts)
     return np.where(np.isfinite(first), first, np.nan)
+
+
+def classes(data: AnalysisInput) -> Iterator[Slice]:
+    """Yield the metric per class of the image, and each encoder's most frequent confusions between classes."""
+    labels = _labels_of(data)
+    names = sorted({label for of_query in labels for label in of_query})
+    parts = {(name, ""): np.array([name in of_query for of_query in labels]) for name in names}
+    yield from part_slices(data, "class", parts, metric=data.metric)
+    groups = data.corpus.captions["query_group"].to_pylist()
+    rows = []
+    for encoder, outcomes, top_ords in data.with_lists():
+        if outcomes.protocol.sides[1] != "caption":
+            continue
+        given = [groups[first] for first in top_ords[:, 0].tolist()]
+        pairs = [
+            (of_query[0], answer) if missed else None
+            for of_query, answer, missed in zip(labels, given, outcomes.missed, strict=True)
+        ]
+        for pair, _ in Counter(filter(None, pairs)).most_common(CONFUSIONS):
+            rows.append(QueryValues(encoder, pair[0], np.array([each == pair for each in pairs]), level_name=pair[1]))
+    yield from mean_slices(data, "confusion", rows, metric="share of images", share=True)
+
+
+def _labels_of(data: AnalysisInput) -> list[list[str]]:
+    """Return the labels of the image of every query."""
+    groups = dict(zip(*(data.corpus.captions[name].to_pylist() for name in ("id", "query_group")), strict=True))
+    found: dict[str, list[str]] = {}
+    for row in data.corpus.relevance.to_pylist():
+        if row["ground_truth"] == LABEL:
+            found.setdefault(row["query_id"], []).append(groups[row["item_id"]])
+    return [found[query] for query in data.queries.query_ids]
 
 
 # --- Lexicons: how they are read and matched.

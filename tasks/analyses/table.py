@@ -198,7 +198,7 @@ _OWN = (
     ),
     _own(
         "classes",
-        "labels:classes",
+        "content:classes",
         {"class": "By class", "confusion": "Confused classes"},
         kinds=_LABELS,
         worst={"class": False},

@@ -64,8 +64,8 @@ def chosen(n: int, most: int, seed: int) -> NDArray[np.int32]:
     """Return all of ``n`` positions, or ``most`` of them drawn without replacement; ascending.
 
     Examples:
-        >>> chosen(3, 5, 0).tolist(), chosen(1000, 2, 0).size
-        ([0, 1, 2], 2)
+        >>> chosen(3, 5, 0).tolist(), chosen(1000, 4, 0).tolist(), chosen(1000, 4, 1).tolist()
+        ([0, 1, 2], [269, 510, 635, 848], [471, 510, 754, 950])
     """
     if n <= most:
         return np.arange(n, dtype=np.int32)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.tasks.metrics.metric import FRACTION, RETRIEVAL, Metric, stored_values
+from capim.tasks.metrics.metric import OF_SEARCHES, Metric, stored_values
 
 # Speakers in millions, from the table of the COCO-SM seed
 SPEAKERS: dict[str, int] = {
@@ -22,11 +22,9 @@ def _reference(name: str, title: str, column: str) -> Metric:
         name=name,
         heading=name.removeprefix("consistency_"),
         title=title,
-        directions=RETRIEVAL,
         values=lambda o, _: stored_values(o, column, f": {name} needs captions in the reference language"),
-        place="none",
         needs="reference_ndcg",
-        **FRACTION,
+        **OF_SEARCHES,
     )
 
 

@@ -23,6 +23,8 @@ Reduce: TypeAlias = Literal["mean", "median"] | Callable[[NDArray[np.float64]], 
 RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t", "i2i", "t2t"})
 FRACTION: Mapping[str, Any] = {"unit": "percent", "bounds": (0.0, 1.0)}
 """The unit and the bounds of a fraction, as arguments of :class:`Metric`."""
+OF_SEARCHES: Mapping[str, Any] = {"directions": RETRIEVAL, "place": "none", **FRACTION}
+"""The arguments of a fraction of retrieval, in no table of its own."""
 _ROUNDING = 1e-9
 
 

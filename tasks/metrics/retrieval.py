@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from capim.store.schema import UNLISTED
 from capim.store.vectors import positions_within
-from capim.tasks.metrics.metric import FRACTION, RETRIEVAL, Metric, Ties, decided, first_of_ties, stored_values
+from capim.tasks.metrics.metric import OF_SEARCHES, RETRIEVAL, Metric, Ties, decided, first_of_ties, stored_values
 from capim.tasks.ranking.outcomes import Outcomes
 
 
@@ -132,26 +132,16 @@ def hit_at(k: int, *, judged: bool = False) -> Metric:
         title=f"Any relevant item in the top {k}",
         headline="retrieval" if first else "",
         leaderboard=() if judged else ("retrieval", "labels") if k in (1, 5) else ("retrieval",),
-        place="none",
         beside_chance=first,
-        directions=RETRIEVAL,
         values=hits,
         share=True,
         judged=judged,
-        **FRACTION,
+        **OF_SEARCHES,
     )
 
 
 RECALLS = (hit_at(1), hit_at(5), hit_at(10))
-MRR = Metric(
-    name="MRR",
-    title="Mean reciprocal rank",
-    leaderboard=("judged",),
-    place="none",
-    directions=RETRIEVAL,
-    values=reciprocal_rank,
-    **FRACTION,
-)
+MRR = Metric(name="MRR", title="Mean reciprocal rank", leaderboard=("judged",), values=reciprocal_rank, **OF_SEARCHES)
 MEAN_RANK = Metric(
     name="mean_rank",
     heading="mean rank",
@@ -351,12 +341,11 @@ def _of_all_relevant(
     return Metric(
         name=name,
         title=title,
-        directions=RETRIEVAL,
         values=lambda o, ties: measure(decided(o, ties)),
         several=True,
         judged=judged,
         version=2,
-        **{"place": "none", **FRACTION, **facts},
+        **{**OF_SEARCHES, **facts},
     )
 
 
@@ -447,13 +436,11 @@ UNJUDGED = Metric(
     heading="unjudged in the top 10",
     title="Share of the top 10 that nobody judged: counted as not relevant, and may be relevant",
     leaderboard=("judged",),
-    place="none",
-    directions=RETRIEVAL,
     values=lambda o, _: stored_values(o, "unjudged", " has no judged documents"),
     judged=True,
     needs="unjudged",
     higher_is_better=False,
-    **FRACTION,
+    **OF_SEARCHES,
 )
 
 
@@ -466,13 +453,11 @@ def _as_trec_eval(name: str, title: str, values: Callable[[Outcomes, Ties], NDAr
     return Metric(
         name=name,
         title=f"{title}, as trec_eval has it",
-        directions=RETRIEVAL,
         values=lambda o, _: values(o, "expected"),
         leaderboard=("judged",) if name in _TREC_LEADERBOARD else (),
-        place="none",
         judged=True,
         needs="bpref",
-        **FRACTION,
+        **OF_SEARCHES,
     )
 
 

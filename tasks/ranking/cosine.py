@@ -179,12 +179,6 @@ def score_dense(
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
 
 
-def dense_outcomes(images: VectorRows, captions: VectorRows, task: RetrievalTask) -> Outcomes:
-    """Return the outcomes of one task, from the vectors of all images and captions in corpus order."""
-    rows, columns = (matrix_of(space, images, captions) for space in task.spaces)
-    return score_dense(columns, rows, [task])[task.protocol.id]
-
-
 def dense_part(
     images: VectorRows,
     captions: VectorRows,

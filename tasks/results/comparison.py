@@ -23,9 +23,8 @@ from capim.store.types import MODALITIES, Corpus, digest16
 from capim.tasks.metrics import METRICS, Metric, metrics_of
 from capim.tasks.metrics.table import Figure, headline_of
 from capim.tasks.protocols import Protocol, by_language
-from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import select_protocols
+from capim.tasks.ranking.protocols import drawn_clusters, select_protocols
 from capim.tasks.references import EvaluationRef, corpus_of
 from capim.tasks.results.stored import read_all_outcomes
 from capim.tasks.statistics import VERSION

@@ -13,9 +13,8 @@ from capim.tasks.metrics import METRICS, Metric, metrics_of, version_of
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, stored_facts
 from capim.tasks.protocols import MAIN, Kind, Protocol
-from capim.tasks.ranking.drawn import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import protocols_of, select_protocols
+from capim.tasks.ranking.protocols import drawn_clusters, drawn_images, protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, LanguagePart, language_rows, part_of, rsum_row
 from capim.tasks.results.scoring import ScoredSets
 from capim.tasks.results.summary import Evaluated, Source, replicate_rows, result_key, result_rows

@@ -2,7 +2,10 @@
 
 A miss is a query with its best relevant item strictly below the first rank; the item in first place may be right all
 the same. Of some encoders the union of their misses is sampled, query by query, with the item that each put first. The
-share of a sample that is judged right means all misses (``tasks.statistics.sampled``).
+share of a sample that is judged right means all misses: a two-stage sample of images and of their misses (Cochran 1977,
+Sampling Techniques, chapter 12). Per-query values with this mean and with the error of both stages can be used like any
+other mean: clustered by image, next to other results, in differences of two encoders that share judgements
+(Angelopoulos et al. 2023, Prediction-powered inference, has the same estimator).
 """
 
 from __future__ import annotations
@@ -27,7 +30,6 @@ from capim.tasks.metrics.custom import QueryOutcomes, own_metric
 from capim.tasks.metrics.retrieval import RECALLS, expected_hit
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.results.stored import current_evaluations, read_outcomes
-from capim.tasks.statistics.sampled import corrected_values
 
 ANSWERS = {"yes": True, "y": True, "1": True, "true": True, "no": False, "n": False, "0": False, "false": False}
 LEAST_JUDGED = 20  # misses of an encoder: fewer say too little of the others
@@ -199,3 +201,32 @@ def corrected_metric(store: EmbeddingStore, judged: JudgedMisses) -> Metric:
     title, name = f"{r1} corrected by {len(judged.misses):,} judged misses", f"{file.stem}:{r1} corrected"
     metric = own_metric(name=name, function=corrected, title=title, file=str(file), bounds=(0.0, 1.0))
     return replace(metric, of_sample=True)
+
+
+def corrected_values(
+    hits: NDArray[np.float64], missed: NDArray[np.bool_], right: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return values per query with the corrected share as their mean, shape ``(n_queries,)``.
+
+    A miss counts as the fraction of judged misses that are correct. A judged miss also adds its distance from that
+    fraction, times the number of misses per judged miss.
+
+    Args:
+        hits: Hit of each query, 0..1; 0 for a miss.
+        missed: True for queries that are misses; a random sample of them was judged.
+        right: For a judged miss, 1 if the first item is correct, else 0; NaN for the other queries.
+
+    Examples:
+        Two of four misses were judged and one is correct, so two of the four count as hits.
+
+        >>> hits, right = np.array([1.0, 0, 0, 0, 0]), np.array([np.nan, 1, 0, np.nan, np.nan])
+        >>> corrected_values(hits, hits == 0, right).tolist()
+        [1.0, 1.5, -0.5, 0.5, 0.5]
+    """
+    judged = missed & ~np.isnan(right)
+    if not judged.any():
+        return hits if not missed.any() else np.full(len(hits), np.nan)
+    share = float(right[judged].mean())
+    values = np.where(missed, hits + share, hits)
+    values[judged] += (right[judged] - share) * missed.sum() / judged.sum()
+    return values

@@ -26,8 +26,8 @@ from capim.tasks.corpora.subset import first_linked
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.table import Figure
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import drawn_clusters
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.decision import counted
 from capim.tasks.statistics.draws import Resampling

@@ -13,9 +13,9 @@ from capim.store.schema import OfStates, Replicates, Result
 from capim.store.types import Corpus, digest16
 from capim.tasks.metrics import Metric, metrics_of, version_of
 from capim.tasks.metrics.retrieval import RECALLS
-from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.layout import layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.protocols import drawn_clusters
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.chance import FirstHits, chance_p, labels_p
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
@@ -47,7 +47,7 @@ class Evaluated:
     """The outcomes of one encoder under one protocol, and the metrics to compute from them.
 
     Attributes:
-        drawn: Clusters of the corpus (``tasks.ranking.drawn.drawn_clusters``), so that all protocols share draws.
+        drawn: Clusters of the corpus (``tasks.ranking.protocols.drawn_clusters``), so that all protocols share draws.
         first_hits: Of images with labels.
     """
 

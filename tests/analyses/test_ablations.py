@@ -27,7 +27,6 @@ from capim.tasks.analyses.transforms import (
     normalised,
     pooled,
     principal_axes,
-    quantised,
     rounded,
     token_trees,
     whitening,
@@ -187,14 +186,6 @@ def test_a_forward_pass_in_another_precision_is_compared_pairwise(data: Analysis
     assert abs(row.interval.value) < 0.05
 
 
-def test_a_sample_of_queries_keeps_its_gallery_and_answers() -> None:
-    judgement = retrieval_task(captioned(N, K))
-    few = ablations.sample_queries(judgement, 30, seed=1)
-    assert len(few.queries) == 30
-    assert np.array_equal(few.galleries[0], judgement.galleries[0])
-    assert few.relevant.tolist() == IMAGE_OF[few.queries].tolist()
-
-
 def test_throughput_is_given_per_device() -> None:
     def batch(device: str, seconds: float, warmup: bool = False) -> Batch:
         return row_of(
@@ -221,21 +212,6 @@ def test_rounding_to_bfloat16_is_that_of_torch(values: np.ndarray) -> None:
     assert np.array_equal(rounded(values, "bfloat16"), expected)
 
 
-def test_int8_is_off_by_half_a_step_at_most() -> None:
-    vectors = unit(np.random.default_rng(0), 50, 16)
-    reach = np.abs(vectors).max(axis=0)
-    assert (np.abs(quantised(vectors, "int8", reach=reach) - vectors) <= reach / 127 / 2 * 1.001).all()
-
-
-def test_binary_ranks_by_hamming_distance() -> None:
-    rng = np.random.default_rng(1)
-    a, b = unit(rng, 5, 32), unit(rng, 7, 32)
-    reach = np.ones(32, dtype=np.float32)
-    hamming = ((a[:, None] > 0) != (b[None] > 0)).sum(axis=2)
-    dots = quantised(a, "binary", reach=reach) @ quantised(b, "binary", reach=reach).T
-    assert np.array_equal(dots, 32 - 2 * hamming)
-
-
 def test_centring_closes_the_modality_gap() -> None:
     rng = np.random.default_rng(2)
     images, captions = normalised(unit(rng, 200, 8) + 1), normalised(unit(rng, 200, 8) - 1)
@@ -252,13 +228,6 @@ def test_whitened_vectors_spread_far_more_evenly() -> None:
     after = np.concatenate(whitening(*halves)(*halves)).var(axis=0)
     assert before.max() / before.min() > 6
     assert after.max() / after.min() < 3
-
-
-def test_a_projection_onto_all_directions_keeps_every_cosine() -> None:
-    rng = np.random.default_rng(4)
-    images, captions = unit(rng, 30, 6), unit(rng, 40, 6)
-    axes = principal_axes(images, captions)
-    assert captions @ axes @ (images @ axes).T == pytest.approx(captions @ images.T, abs=1e-5)
 
 
 def test_pooling_merges_near_vectors_and_keeps_every_item() -> None:

@@ -18,10 +18,9 @@ from capim.store.types import Corpus
 from capim.tasks.corpora.description import open_corpus
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.cosine import dense_score_rows
-from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_tasks, protocols_of
+from capim.tasks.ranking.protocols import build_tasks, drawn_clusters, protocols_of
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.statistics.draws import Resampling

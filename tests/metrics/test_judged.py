@@ -16,10 +16,9 @@ from capim.store.vectors import Ragged
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus, keep_images
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.table import Figure, headline_of, planned_figures
-from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
+from capim.tasks.ranking.protocols import build_task, drawn_clusters, protocols_of, select_protocols
 from capim.tasks.ranking.ranker import score_given
 from capim.tasks.ranking.two_stage import SecondScores, two_stage
 from tests.ranking.conftest import assert_same, stored_and_read, task_of, tasks_of, unit

@@ -16,8 +16,7 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_
 from capim.tasks.corpora.images.source import crop_key
 from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.corpora.readers.published_files import read_aro, read_bivlc
-from capim.tasks.ranking.drawn import drawn_clusters
-from capim.tasks.ranking.protocols import build_task, select_protocols
+from capim.tasks.ranking.protocols import build_task, drawn_clusters, select_protocols
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import cluster_robust_error
 

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from capim.store.types import Corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking import cosine
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
-from tests.ranking.conftest import assert_same, small_corpus, stored_and_read, task_of, tasks_of, unit
+from tests.ranking.conftest import assert_same, small_corpus, task_of, tasks_of, unit
 
 # vectors whose scores are exact in float32, so that an oracle may compute them in any order
 MM = torch.mm
@@ -187,10 +186,3 @@ def test_an_empty_gallery_is_refused() -> None:
     task = task_of(small_corpus([1, 1]), "t2i/all")
     with pytest.raises(ValueError, match="gallery is empty"):
         replace(task, galleries=(np.empty(0, np.int32),))
-
-
-def test_outcomes_survive_arrow(winoground_form: Corpus) -> None:
-    for corpus, n in ((small_corpus([5, 6, 5]), 3), (winoground_form, 6)):
-        captions = exact_vectors(1, corpus.captions.num_rows)
-        found = score_dense(exact_vectors(0, n), captions, tasks_of(corpus))
-        assert_same(stored_and_read(found), found)

@@ -15,7 +15,6 @@ from capim.tasks.ranking.protocols import build_tasks, protocols_of, with_orient
 from capim.tasks.ranking.ranker import Ranker
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import ScoringTask
-from tests.metrics.test_judged import corpus_of as judged
 from tests.ranking.conftest import assert_same, small_corpus, tasks_of, unit
 from tests.ranking.test_maxsim import Items
 
@@ -74,18 +73,6 @@ def test_parts_of_a_late_interaction_gallery_merge_to_the_outcomes_of_the_whole(
             for part in parts_of(30, n_parts)
         ]
         assert_same(merged(tasks, parts), whole)
-
-
-@pytest.mark.parametrize("n_parts", [7, 64])
-def test_parts_of_judged_pages_keep_grades_and_unjudged_shares(vectors: Pair, n_parts: int) -> None:
-    rng = np.random.default_rng(3)
-    grades = [[(None, None, None, 0, 1, 2)[k] for k in rng.integers(6, size=140)] for _ in range(30)]
-    corpus = judged([[3, *row[1:]] for row in grades])
-    tasks = tasks_of(corpus)
-    pages, queries = vectors[0], vectors[1][:30]
-    resources = Resources(memory_bytes=1 << 16)
-    parts = [dense_part(pages, queries, tasks, part, resources=resources) for part in parts_of(140, n_parts)]
-    assert_same(merged(tasks, parts), score_dense(pages, queries, tasks))
 
 
 def test_a_missing_part_is_an_error(vectors: Pair) -> None:

@@ -16,8 +16,7 @@ from capim.tasks.metrics.metric import Ties
 from capim.tasks.protocols import FAMILIES, PROTOCOLS, Protocol, ProtocolRule
 from capim.tasks.ranking import tasks as builders
 from capim.tasks.ranking.cosine import score_dense
-from capim.tasks.ranking.drawn import drawn_clusters
-from capim.tasks.ranking.protocols import MEMBERS, NEEDS, protocols_of, select_protocols
+from capim.tasks.ranking.protocols import MEMBERS, NEEDS, drawn_clusters, protocols_of, select_protocols
 from capim.tasks.results.suite import cluster_photographs, photographs_of
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling

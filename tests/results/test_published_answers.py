@@ -13,6 +13,7 @@ from capim.store.types import Corpus
 from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.corpora.readers.published_files import read_bivlc
 from capim.tasks.metrics import METRICS
+from capim.tasks.ranking.protocols import build_task, protocols_of
 from capim.tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
 from capim.tasks.results.imported.tables import FoundRows, named_rows, outcomes_of_rows
 from tests.results.gpt_4v import gpt_4v_files
@@ -108,6 +109,28 @@ def test_the_answers_of_gpt_4v_are_imported_as_published(answers: Path, sugarcre
     [line] = found.left_out
     assert line.startswith("1 of 246 rows left out because their texts are not in the corpus")
     assert "West 32nd" in line
+
+
+FOLDERS = {"sugarcrepe": "sugar_crepe", "sugarcrepe-pp": "sugarcrepe_pp"}
+
+
+@pytest.mark.parametrize("reader", FOLDERS)
+def test_shuffled_answers_have_the_same_values_by_ids_under_an_unusual_name_or_by_texts(shared_data, reader) -> None:
+    """A set of two right captions is one query."""
+    folder = shared_data / FOLDERS[reader]
+    corpus = table_reader(reader)(folder, categories=[path.stem for path in sorted(folder.glob("*_*.json"))])
+    text_of = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
+    queries = {query for protocol in protocols_of(corpus) for query in build_task(corpus, protocol).query_ids.tolist()}
+    rows = [
+        {"id": row["id"], "correct": len(str(text_of[row["caption_id"]])) % 3 > 0, "category": row["category"],
+         "caption": text_of[row["caption_id"]], "negative_caption": text_of[row["negative_id"]]}
+        for row in corpus.pairs.to_pylist() if row["id"] in queries
+    ]  # fmt: skip
+    expected = figures(outcomes_of_rows(named_rows(rows), corpus).outcomes)
+    shuffled = [rows[at] for at in np.random.default_rng(0).permutation(len(rows))]
+    by_id = [{"nummer": row["id"], "correct": row["correct"]} for row in shuffled]
+    for given in (by_id, [{name: row[name] for name in row if name != "id"} for row in shuffled]):
+        assert figures(outcomes_of_rows(named_rows(given), corpus).outcomes) == expected
 
 
 def test_pairs_with_the_same_texts_are_told_apart_by_their_category(sugarcrepe: Corpus) -> None:

@@ -234,20 +234,6 @@ def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_pa
     assert (subtracted.low, subtracted.high) == (pair.difference.low, pair.difference.high)
 
 
-def test_protocols_and_metrics_computed_together_get_the_rows_of_each_alone() -> None:
-    metrics = [METRICS["R@1"], METRICS["median_rank"], METRICS["MRR"]]
-    together = [
-        evaluated(captions(seed=1), metrics),
-        evaluated(outcomes_of([[1]] * 30), RECALLS, drawn=30),
-        evaluated(captions(seed=2, skill=9.0), metrics[::-1]),
-        evaluated(captions(seed=3), []),
-        evaluated(captions(seed=4), [SOME, *RECALLS, SPREAD]),
-    ]
-    every = [replace(each, metrics=[metric]) for each in together for metric in each.metrics]
-    alone = [row for each in every for row in result_rows([each], draws(200))]
-    assert undated(result_rows(together, draws(200))) == undated(alone)
-
-
 def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
     t2i = captions(60)
     i2t = outcomes_of([[r] for r in np.random.default_rng(3).geometric(0.4, 60)], n_gallery=300)

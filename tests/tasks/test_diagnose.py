@@ -16,7 +16,7 @@ from capim.store.schema import SHARE_OF_MISSES, LedgerEntry, Slice
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import SingleVectors
 from capim.tasks.analyses.table import ANALYSES
-from capim.tasks.analyses.vectors import StoredVectors, chosen
+from capim.tasks.analyses.vectors import StoredVectors
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.references import EvaluationRef, RunSettings
 from capim.tasks.report import analyses_of, diagnose_corpus
@@ -126,11 +126,3 @@ def test_vectors_come_back_as_they_were_put_multi_vectors_up_to_float16(store: E
     assert many is not None
     assert many.values == pytest.approx(embeddings(SPECS[1], N_SCENES, seed=N_SCENES).values, abs=1e-3)
     assert many.ords.tolist() == list(range(N_SCENES))
-
-
-def test_a_choice_of_positions_is_ascending_and_its_seed_decides() -> None:
-    first = chosen(5000, 1000, 1)
-    assert len(np.unique(first)) == 1000
-    assert (np.diff(first) > 0).all()
-    assert np.array_equal(first, chosen(5000, 1000, 1))
-    assert not np.array_equal(first, chosen(5000, 1000, 2))

@@ -14,10 +14,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from capim.tasks.results.judged_misses import corrected_values
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import interval_of, paired_intervals
-from capim.tasks.statistics.sampled import corrected_values
 from tests.benchmarks.simulations.shares import Rate, contains, rate_of
 
 BETTER_BY = 0.05  # of the first encoder
