@@ -56,6 +56,7 @@ def pivot(
     extra_rows: Iterable[Sequence[Cell]] = (),
     note: str = "",
     folded: str = "",
+    matrix: bool = False,
 ) -> Table:
     """Return a table with one row per row key, from which every column makes its cell; options as in :class:`Table`.
 
@@ -78,6 +79,7 @@ def pivot(
         rows=(*map(cells, rows), *map(tuple, extra_rows)),
         note=note,
         folded=folded,
+        matrix=matrix,
     )
 
 
@@ -102,6 +104,11 @@ def anchor(*parts: str) -> str:
 def value(exact: float | None, text: str, *, note: str = "", state: str = "", title: str = "", mark: Mark = "") -> Cell:
     """Return a cell that shows a text and sorts by the exact number behind it."""
     return Cell(text=text, note=note, state=state, title=title, sort=show.exact(exact), mark=mark)
+
+
+def shaded(cell: Cell, fraction: float) -> Cell:
+    """Return a cell of a matrix, the darker the higher a fraction, 0 to 1."""
+    return replace(cell, shade=str(min(9, max(0, int(10 * fraction)))))
 
 
 def counted(n: int, title: str = "") -> Cell:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from capim.reports import format as show
 from capim.reports.elements.page import Answer, Block, Case, Cell, Filter, Gallery, Hit, Section, Table
-from capim.reports.elements.tables import absent, anchor, counted, link, numbers, pivot, texts, value
+from capim.reports.elements.tables import absent, anchor, counted, link, numbers, pivot, shaded, texts, value
 from capim.reports.rows import standing
 from capim.reports.rows.choice import best_first, overall
 from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, Totals, map_key
@@ -71,9 +71,8 @@ def _missed(data: ReportData) -> Table:
         n, share = total.missed[name], total.missed[name] / total.queries
         wanted = {"corpus": total.corpus, "direction": DIRECTION_TITLES[total.direction], "missed": name}
         title = f"{n:,} of {total.queries:,} queries"
-        made = value(share, show.percent(share), title=title, mark="bad" if weak else "")
-        shade = "" if weak else str(min(9, int(10 * share)))
-        return replace(made, state="chance" if weak else "", shade=shade, link=f"#cases?{urlencode(wanted)}")
+        made = value(share, show.percent(share), title=title, mark="bad" if weak else "", state="chance" * bool(weak))
+        return replace(made if weak else shaded(made, share), link=f"#cases?{urlencode(wanted)}")
 
     titles = [DIRECTION_TITLES[total.direction].replace(" to ", " → ") for total in totals]
     columns = [
@@ -81,7 +80,7 @@ def _missed(data: ReportData) -> Table:
         for title, total in zip(titles, totals, strict=True)
     ]
     title, note = "Missed queries, percent", "Missed: something scores above the best relevant item."
-    return replace(pivot("missed", title, best_first(data), texts("Encoder", str), *columns, note=note), matrix=True)
+    return pivot("missed", title, best_first(data), texts("Encoder", str), *columns, note=note, matrix=True)
 
 
 def _tasks(data: ReportData) -> dict[tuple[str, str], Task]:

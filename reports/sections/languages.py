@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from capim.reports.elements.page import Cell, Section, Table
-from capim.reports.elements.tables import numbers, pivot, result_cell, texts
+from capim.reports.elements.tables import numbers, pivot, result_cell, shaded, texts
 from capim.reports.rows import standing
 from capim.reports.rows.report_data import R1, ReportData
 from capim.tasks.protocols import Protocol, language_id, language_name
@@ -40,16 +40,13 @@ def matrix(data: ReportData, corpus: str, way: str) -> Table:
     def cell(name: str, code: str) -> Cell:
         figure = corpus, language_id("t2i", code, way), R1
         made = result_cell(data, figure, name)
-        shaded = made.sort and made.state != "chance"
-        return replace(made, shade=str(min(9, int(10 * float(made.sort))))) if shaded else made
+        return shaded(made, float(made.sort)) if made.sort and made.state != "chance" else made
 
     title = f"{corpus}, text → image, R@1, percent" + f" ({way})" * (len(standing.translators(data, corpus)) > 1)
     note = "Bold: highest, or not shown to be worse than it. Beside it: the interval."
     id_ = f"languages-{corpus}-{way}"
     if len(codes) <= MOST_COLUMNS:
         columns = [numbers(language_name(code), partial(cell, code=code)) for code in codes]
-        made = pivot(id_, title, names, texts("Encoder", str), *columns, note=note)
-    else:
-        of = [numbers(name, partial(cell, name)) for name in names]
-        made = pivot(id_, title, codes, texts("Language", language_name), *of, note=note)
-    return replace(made, matrix=True)
+        return pivot(id_, title, names, texts("Encoder", str), *columns, note=note, matrix=True)
+    of = [numbers(name, partial(cell, name)) for name in names]
+    return pivot(id_, title, codes, texts("Language", language_name), *of, note=note, matrix=True)

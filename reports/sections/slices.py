@@ -19,7 +19,7 @@ from typing import NamedTuple
 from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Evidence, Mark, Section, Table
-from capim.reports.elements.tables import absent, anchor, estimate, numbers, pivot, texts, value
+from capim.reports.elements.tables import absent, anchor, estimate, numbers, pivot, shaded, texts, value
 from capim.reports.rows import standing
 from capim.reports.rows.choice import best_first
 from capim.reports.rows.report_data import R1, ReportData, detail_of, of_package
@@ -103,13 +103,14 @@ def _matrix(data: ReportData, parts: dict[Part, dict[str, Slice]]) -> Table:
     def cell(part: Part, name: str) -> Cell:
         row = parts[part].get(name)
         made = slice_cell(data, row)
-        high = row is not None and row.value is not None and data.metric(row.metric).unit == "percent"
-        return replace(made, shade=str(min(9, max(0, int(10 * (row.value or 0.0)))))) if row and high else made
+        if row is None or row.value is None or data.metric(row.metric).unit != "percent":
+            return made
+        return shaded(made, row.value)
 
     columns = [numbers(name, partial(cell, name=name)) for name in names]
     title = f"The {show.count(len(worst), 'slice')} on which {first} does worst" if len(worst) > 1 else "Slices"
     note = "Percent, with interval; parts with too few images for an interval are left out."
-    return replace(pivot("slices-worst", title, worst, texts("Slice", label), *columns, note=note), matrix=True)
+    return pivot("slices-worst", title, worst, texts("Slice", label), *columns, note=note, matrix=True)
 
 
 def _of_packages(data: ReportData) -> Iterator[Table]:
@@ -223,10 +224,9 @@ def _ablation_matrix(data: ReportData, corpus: str, rows: Sequence[Slice]) -> Ta
         own = detail_of(row)
         interval = show.percent_range(own.get("change_low"), own.get("change_high"))
         note = f"{show.percent(row.value)} of {show.count(row.n_queries, 'query', 'queries')}; change {interval}"
-        grey = abs(change) < SLIGHT
-        shade = "" if grey else str(min(9, int(9 * abs(change) / MUCH)))
-        mark: Mark = "muted" if grey else "warn" if change < 0 else "good"
-        return replace(value(change, show.points(change), title=note, mark=mark), shade=shade if change < 0 else "")
+        mark: Mark = "muted" if abs(change) < SLIGHT else "warn" if change < 0 else "good"
+        made = value(change, show.points(change), title=note, mark=mark)
+        return replace(made, shade=str(min(9, int(9 * abs(change) / MUCH)))) if mark == "warn" else made
 
     columns = [
         numbers(setting[1], partial(cell, setting=setting), group=_heading(setting[0], rows))
@@ -235,7 +235,7 @@ def _ablation_matrix(data: ReportData, corpus: str, rows: Sequence[Slice]) -> Ta
     of = data.protocol(corpus, rows[0].protocol)
     title = f"{corpus}, {of.title}, {data.metric(rows[0].metric).label}: change in points"
     note = "Grey: less than half a point; settings that change no encoder by so much are left out. All: slices.csv."
-    return replace(pivot("ablations-matrix", title, names, texts("Encoder", str), *columns, note=note), matrix=True)
+    return pivot("ablations-matrix", title, names, texts("Encoder", str), *columns, note=note, matrix=True)
 
 
 def _heading(analysis: str, rows: Sequence[Slice]) -> str:
