@@ -26,7 +26,7 @@ from capim.store.current import Registered, Uses
 from capim.store.row_types import rows_in
 from capim.store.schema import Run, StoredCorpus
 from capim.store.sets.sealed import SealedSet
-from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, canonical_json, digest16
+from capim.store.types import MODALITIES, Corpus, EncoderSpec, SetKey, canonical_json, digest16
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import MAIN
@@ -190,6 +190,7 @@ def version_facts(metric: str) -> dict[str, Any]:
 
 
 DRAWS: dict[str, Any] = {"level": 0.95, "replicates": 10_000, "seed": 0}
+COUNTS: dict[str, Any] = {"n_queries": 1000, "n_clusters": 200, "n_effective": 200.0}
 
 
 def result(
@@ -201,11 +202,10 @@ def result(
     value: float | None,
     *,
     half: float = 0.01,
-    n_queries: int = 1000,
     n_clusters: int = 200,
     chance: float | None = None,
     tie_share: float = 0.0,
-    reason: str | None = None,
+    **more: object,
 ) -> None:
     """Adds one result row with a symmetric interval of the given half width, and what is stored of its metric."""
     key = {**identity(store, encoder, corpus_name), "protocol": protocol}
@@ -214,7 +214,7 @@ def result(
         "value_ties_lost": value - tie_share / 2, "value_ties_won": value + tie_share / 2,
         "p_chance": None if chance is None or value > 1 else chance_p(value, chance, Clusters.of(range(n_clusters))),
     }  # fmt: skip
-    counts = {"n_queries": n_queries, "n_clusters": n_clusters, "n_effective": float(n_clusters)}
+    counts = {"n_queries": 1000, "n_clusters": n_clusters, "n_effective": float(n_clusters)}
     add(
         store,
         "results",
@@ -225,11 +225,9 @@ def result(
         value=value,
         **figures,
         tie_share=tie_share,
-        **counts,
         chance=chance,
         interval_method="percentile" if value is not None else "none",
-        **DRAWS,
-        reason=reason,
+        **DRAWS | counts | more,
     )
 
 
@@ -272,13 +270,8 @@ def comparison(
         family="headline" if (protocol in MAIN and metric == "R@1") or metric == "RSUM" else "exploratory",
         p_equivalent=p_equivalent,
         margin=margin,
-        wins=120,
-        ties=800,
-        losses=80,
-        n_queries=1000,
-        n_clusters=200,
-        n_effective=200.0,
         detectable_effect=0.012,
+        **COUNTS,
         **DRAWS,
     )
 
@@ -302,6 +295,12 @@ def part(
     add(store, "slices", slice=digest16([encoder, row["metric"], analysis, feature, level]), **row)
 
 
+MEASURED: dict[str, Any] = {
+    "n_items": 32, "batch_size": 32, "forward_precision": "float32", "device": "Example CPU, 2 cores",
+    "versions": json.dumps({"torch": "2.9.0", "transformers": "5.0.0"}),
+}  # fmt: skip
+
+
 def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item: float, n: int = 12) -> None:
     """Adds a warm-up and ``n`` counted batches of images and of captions."""
     rng = np.random.default_rng(len(encoder))
@@ -316,16 +315,12 @@ def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item:
                 batch_id=digest16([encoder, corpus_name, modality, i]),
                 **names,
                 modality=modality,
-                n_items=32,
                 warmup=i == 0,
                 decode_seconds=0.02 * jitter if modality == "image" else None,
                 preprocess_seconds=0.01 * jitter,
                 forward_seconds=32 * seconds_per_item * factor * jitter,
-                batch_size=32,
-                forward_precision="float32",
-                device="Example CPU, 2 cores",
-                versions=json.dumps({"torch": "2.9.0", "transformers": "5.0.0"}),
                 created=START + timedelta(seconds=i),
+                **MEASURED,
             )
 
 
@@ -353,23 +348,10 @@ def run_row(store: StandIn) -> None:
 def seal(store: StandIn, encoder: str, corpus_name: str) -> None:
     contents, model = store.contents[corpus_name], store.specs[encoder]
     per_item = 16 if model.vectors == "multi" else 1
-    tables: dict[Modality, pa.Table] = {"caption": contents.captions, "image": contents.images}
-    for modality, table in tables.items():
-        key, n = SetKey.of(model, corpus_name, contents.fingerprint, modality), table.num_rows
-        store.sets.append(
-            SealedSet(
-                **key.columns,
-                tag=f"sealed-{encoder}-{modality}",
-                version=3,
-                n_rows=n,
-                n_vectors=n * per_item,
-                digest=digest16(str(key)) * 4,
-                sealed_at=START,
-                n_bytes=(2 if model.storage == "float16" else 4) * n * model.dim * per_item,
-                dim=model.dim,
-                storage=model.storage,
-            )
-        )
+    for modality in MODALITIES:
+        key, n = SetKey.of(model, corpus_name, contents.fingerprint, modality), contents.items(modality).num_rows
+        facts = {"n_rows": n, "n_vectors": n * per_item, "dim": model.dim, "storage": model.storage}
+        store.sets.append(row_of(SealedSet, **key.columns, **facts))
 
 
 def demo() -> StandIn:

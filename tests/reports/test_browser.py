@@ -1,8 +1,9 @@
-"""The page in Chromium: quiet, offline, usable by keyboard, accessible, fitting a phone."""
+"""The page in Chromium: quiet, offline, usable by keyboard, accessible, fitting a phone; its gallery as SQL counts."""
 
 from __future__ import annotations
 
 import csv
+import html
 import math
 import re
 from collections.abc import Iterator
@@ -11,13 +12,23 @@ from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote, urlparse
 
 import pytest
 
 from capim.reports.rows import choice
 from capim.reports.rows.reading import read_report_data
 from capim.reports.write import write_report
+from capim.store import EmbeddingStore
+from capim.tasks.analyses.content import caption_features
+from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
+from capim.tasks.corpora.subset import index_images
+from capim.tasks.references import RunSettings
+from capim.tasks.report import diagnose_corpus
+from capim.tasks.statistics.draws import Resampling
+from tests.random_store import SPECS, random_store
+from tests.reports.app.stores import evaluate, missed_and_found
+from tests.reports.pages import cases
 from tests.reports.stand_in import StandIn, with_a_broken_encoder
 
 if TYPE_CHECKING:
@@ -47,18 +58,18 @@ class Watched:
 
 
 @contextmanager
-def opened(browser: Browser, file: Path, **options: Any) -> Iterator[Watched]:
-    """A file in a context of its own."""
+def opened(browser: Browser, address: str, **options: Any) -> Iterator[Watched]:
+    """A page in a context of its own."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
     watched = Watched(context.new_page())
-    watched.page.goto(file.as_uri())
+    watched.page.goto(address)
     yield watched
     context.close()
 
 
 @pytest.fixture
 def page(browser: Browser, hostile_report: Path) -> Iterator[Watched]:
-    with opened(browser, hostile_report / "report.html") as watched:
+    with opened(browser, (hostile_report / "report.html").as_uri()) as watched:
         yield watched
 
 
@@ -187,7 +198,7 @@ def test_the_ranking_of_the_page_is_that_of_the_command(browser: Browser, tmp_pa
     store = with_a_broken_encoder()
     data = read_report_data(store)
     file = Path(write_report(store, tmp_path))
-    with opened(browser, file) as watched:
+    with opened(browser, file.as_uri()) as watched:
         watched.made()
         assert watched.page.locator("#board td.task.best").count() == 2, "nobody is the highest where all guess"
         tasks = {task.corpus: task for task in choice.tasks_to_weigh(data)}
@@ -241,7 +252,7 @@ def violations(page: Page, what: str) -> list[tuple[object, ...]]:
 
 def test_axe_finds_nothing(browser: Browser, hostile_report: Path) -> None:
     """Of the charts, cases and rows that look alike, a few are enough: axe takes minutes for all."""
-    with opened(browser, hostile_report / "report.html", bypass_csp=True) as watched:
+    with opened(browser, (hostile_report / "report.html").as_uri(), bypass_csp=True) as watched:
         watched.made()
         watched.page.evaluate(A_FEW_OF_EACH_KIND)
         watched.page.locator("#weights summary").click()
@@ -261,7 +272,7 @@ def test_nine_models_have_their_answer_on_a_screen_ten_screens_in_all_and_load_a
     """3 MB, 12,000 elements, a second to the first screen; ``bench_report`` measures ten encoders on five corpora."""
     file = Path(write_report(large_store, tmp_path))
     assert file.stat().st_size <= 3e6
-    with opened(browser, file, viewport={"width": 1440, "height": 900}) as big:
+    with opened(browser, file.as_uri(), viewport={"width": 1440, "height": 900}) as big:
         big.made()
         loads = []
         for _ in range(3):  # other tests run at the same time: the fastest load is the page's own
@@ -295,7 +306,7 @@ def test_the_table_of_all_figures_is_that_of_the_chosen_corpus_and_protocol(page
 
 def test_the_board_is_copied_as_it_is_and_a_drawing_saved(browser: Browser, hostile_report: Path) -> None:
     allowed = ["clipboard-read", "clipboard-write"]
-    with opened(browser, hostile_report / "report.html", permissions=allowed) as watched:
+    with opened(browser, (hostile_report / "report.html").as_uri(), permissions=allowed) as watched:
         watched.made()
         watched.page.locator("#export > summary").click()
         watched.page.get_by_role("button", name="Copy as CSV").click()
@@ -326,7 +337,113 @@ def test_light_and_dark_are_a_click_that_is_kept(page: Watched) -> None:
 def test_without_scripts_the_answer_reads_with_its_table_its_drawings_and_its_matrices(
     browser: Browser, hostile_report: Path
 ) -> None:
-    with opened(browser, hostile_report / "report.html", java_script_enabled=False) as plain:
+    with opened(browser, (hostile_report / "report.html").as_uri(), java_script_enabled=False) as plain:
         for part in ("h1", ".card", "#board .strip", "figure.chart svg", ".matrix", ".picker table"):
             assert plain.page.locator(part).first.is_visible(), part
         assert not plain.page.locator("#weights").is_visible(), "what only a script does is not offered"
+
+
+A, B = (spec.name for spec in SPECS)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingStore:
+    """Two encoders that draw their vectors, on two corpora, evaluated and diagnosed."""
+    folder = tmp_path_factory.mktemp("gallery") / "store"
+    for corpus in (read_shapes(n_scenes=12), read_shapes_multilingual(n_scenes=4)):
+        store = random_store(folder, corpus)
+        index_images(corpus, known={}, sink=store.write_images)
+        evaluations = evaluate(store, corpus, *SPECS, run="r")
+        how: dict[str, Any] = {"resampling": Resampling(replicates=50), "run": "r"}
+        diagnose_corpus.fn(evaluations, RunSettings(store_uri=store.uri, analyses=("errors", "ambiguous"), **how))
+    return store
+
+
+@pytest.fixture(scope="module")
+def address(store: EmbeddingStore, tmp_path_factory: pytest.TempPathFactory) -> str:
+    page = write_report(store, tmp_path_factory.mktemp("report"), describe=caption_features)
+    return Path(page).as_uri()
+
+
+@pytest.fixture
+def watched(browser: Browser, address: str) -> Iterator[Watched]:
+    with opened(browser, address) as window:
+        yield window
+
+
+def fitting(watched: Watched) -> int:
+    """How many cases match, as the page says."""
+    return int(watched.page.locator(".gallery output").inner_text().split(" of ")[0])
+
+
+def at_failures(watched: Watched, address: str) -> None:
+    """The page at its failures, which are made when they are seen."""
+    watched.page.goto(address)
+    watched.page.locator("#failures").scroll_into_view_if_needed()
+    watched.page.locator(".wall li").first.wait_for()
+
+
+def test_counts_are_those_of_sql(watched: Watched, address: str, store: EmbeddingStore) -> None:
+    """Over all stored queries of the gallery's protocols, and over the queries that the page holds."""
+    at_failures(watched, f"{address}#cases?missed={A}&found={B}")
+    shown_protocols = (
+        "(protocol IN ('t2i/all', 'i2t/any') AND corpus = 'shapes' "
+        "OR corpus = 'shapes-multilingual' AND protocol LIKE '%2%/%/%')"
+    )
+    stored = {" · ".join(query) for query in missed_and_found(store, A, B, shown_protocols)}
+    shown = re.compile('<p class="about">(.*?)</p>')
+    held = {
+        html.unescape(shown.findall(case["view"])[0])
+        for case in cases(Path(unquote(urlparse(address).path)).read_text("utf-8"))
+    }
+    text = watched.page.locator(".gallery output").inner_text()
+    assert f"{len(held & stored)} of {len(held)} cases match." in text
+    assert text.endswith(f" {len(stored)} are missed by {A} and found by {B}.")
+    assert watched.page.locator("[name=missed]").input_value() == A, "of the address"
+    watched.page.get_by_role("button", name="Show all").click()
+    watched.page.wait_for_function("!location.hash.includes('missed')")
+    assert fitting(watched) == len(held)
+    assert watched.complaints == []
+
+
+def test_every_corpus_and_direction_has_cases_and_words_of_the_text_filter(watched: Watched, address: str) -> None:
+    page = watched.page
+    at_failures(watched, address)
+    for name, options in {
+        "corpus": {"shapes", "shapes-multilingual"},
+        "direction": {"text to image", "image to text"},
+        "language": {"de", "en", "es", "fr", "it", "ru"},
+    }.items():
+        select = page.locator(f".gallery [name={name}]")
+        assert {option for option in select.locator("option").all_text_contents() if option != "no filter"} == options
+        for option in options:
+            select.select_option(option)
+            assert fitting(watched), option
+        select.select_option("")
+    page.locator(".gallery [name=text]").fill("no such words")
+    assert fitting(watched) == 0
+    assert "text=no+such+words" in page.url
+    page.goto(f"{address}#cases?missed=nobody&text=%3Cimg%3E")
+    assert page.locator("[name=missed]").input_value() == ""
+    assert watched.complaints == []
+
+
+def test_a_case_of_the_first_screen_opens_a_picture_is_enlarged_by_a_key_and_a_lost_one_is_words(
+    watched: Watched, address: str
+) -> None:
+    page = watched.page
+    page.goto(address)
+    page.locator("#first-cases li a").first.click()
+    viewer = page.locator("dialog[open]")
+    viewer.locator(".thumb").first.focus()
+    page.keyboard.press("Enter")
+    assert viewer.locator(".zoom").count() == 1
+    page.keyboard.press("Escape")
+    assert (viewer.locator(".zoom").count(), viewer.count()) == (0, 1), "the first Escape leaves the picture"
+    lost = viewer.locator(".thumb").first
+    words = lost.get_attribute("alt")
+    lost.evaluate("image => { image.src = 'data:image/jpeg;base64,AAAA'; }")
+    assert words == viewer.locator(".words").first.inner_text()
+    page.keyboard.press("Escape")
+    assert viewer.count() == 0
+    assert watched.complaints == []
