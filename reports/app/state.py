@@ -342,16 +342,14 @@ def navigation(request: Request, view: View) -> list[tuple[str, str, str]]:
         protocol = next((of for name, of in evaluated if name == corpus), "")
     task = evaluated.get((corpus, protocol))
     names = [name for name in names_in(given, "encoders") if task and name in task.evaluations]
-    kept: dict[str, object] = {"corpus": corpus, "protocol": protocol, "encoders": ",".join(names)}
-    kept = {name: value for name, value in kept.items() if task and value}
+    kept = {"corpus": corpus, "protocol": protocol, "encoders": ",".join(names)} if task else {}
     found = {"/": kept, "/runs": kept}
     if evaluated:
         found["/queries"] = kept
     sealed = {(each.key.corpus, each.key.encoder) for each in state.store.sealed_sets()}
     if sealed:
         stored = [name for name in names if (corpus, name) in sealed]
-        searched = kept | {"encoders": ",".join(stored)} if corpus in {name for name, _ in sealed} else {}
-        found["/search"] = {name: value for name, value in searched.items() if value}
+        found["/search"] = kept | {"encoders": ",".join(stored)} if corpus in {name for name, _ in sealed} else {}
     return [(path, title, link(path, **found[path])) for path, title in PAGES.items() if path in found]
 
 

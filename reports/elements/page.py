@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
@@ -211,10 +212,7 @@ class Table(Printed):
     @property
     def groups(self) -> tuple[tuple[str, int], ...]:
         """Headings over neighbouring columns, each with their number; empty where no column has one."""
-        found: list[tuple[str, int]] = []
-        for column in self.columns:
-            same = bool(found) and found[-1][0] == column.group
-            found[-1 if same else len(found) :] = [(column.group, found[-1][1] + 1 if same else 1)]
+        found = [(group, len(list(same))) for group, same in groupby(column.group for column in self.columns)]
         return tuple(found) if any(group for group, _ in found) else ()
 
     def __post_init__(self) -> None:

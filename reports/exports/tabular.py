@@ -165,17 +165,12 @@ def coco_sm_files(data: ReportData, name: str) -> dict[str, bytes]:
     files = {}
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
         for encoder in data.encoder_names(corpus):
-            lines: list[Line] = [
-                {
-                    "language": code,
-                    **{
-                        name: data.value(corpus, language_id(d, code, way), metric, encoder)
-                        for name, d, metric in COLUMNS
-                    },
-                    "meta": way,
+            lines = list[Line]()
+            for code, way in in_seed_order(languages.language_parts(data, corpus)):
+                values = {
+                    name: data.value(corpus, language_id(d, code, way), metric, encoder) for name, d, metric in COLUMNS
                 }
-                for code, way in in_seed_order(languages.language_parts(data, corpus))
-            ]
+                lines.append({"language": code, **values, "meta": way})
             full = [{key: v if isinstance(v, str) else _fraction(v) for key, v in line.items()} for line in lines]
             files[f"{corpus}/{encoder}.csv"] = csv_bytes(full)
             files[f"{corpus}/{encoder}_reduced.csv"] = csv_bytes(reduced(lines))
