@@ -37,7 +37,7 @@ from capim.tasks.encoders.encoder import Encoder
 from capim.tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
 from tests.benchmarks import encode_peers as peers
 from tests.benchmarks.encode_models import products_alone, write_clip, write_minilm
-from tests.benchmarks.encode_peers import BATCH, PHOTOS, device, mixed_captions, opened, peers_of, photographs
+from tests.benchmarks.encode_peers import BATCH, PHOTOS, device, mixed_captions, opened, photographs
 from tests.benchmarks.rows import Row, timed
 
 PEER = "sentence-transformers"
@@ -66,11 +66,10 @@ def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int
 
     checkpoint = folder / "st" / "0_CLIPModel"
     write_clip(checkpoint, vision=(64, 16, 64, 2), text=(512, 6))
-    ours, theirs = loaded_clip(checkpoint), peers_of(folder, device())
+    spec = EncoderSpec(name="clip", adapter="hf_dual", checkpoint=str(checkpoint), dim=512)
+    ours = load_encoder(spec, device=device())
     files, captions = photographs()[:n_images], mixed_captions(n_captions)
-    images, texts = contests(ours, theirs, files, captions, BATCH)
-    images["CLIP_benchmark"] = peers.clip_benchmark_images(folder / "openclip", files)
-    texts["CLIP_benchmark"] = peers.clip_benchmark_captions(folder / "openclip", captions)
+    images, texts = contests(folder, ours, files, captions, BATCH)
     texts["products alone"] = products_of(ours, CLIPModel.from_pretrained(checkpoint).text_model, captions)
     bars = {PEER: ">= 1.2", "CLIP_benchmark": ">= 1.2"}
     rows, _ = against("images per second, small CLIP", images, len(files), bars, turns=turns)
@@ -81,36 +80,39 @@ def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int
     return [*rows, Row(name, times(seconds, "products alone", PEER), "times", peer=PEER, note=UPPER_BOUND)]
 
 
+Contest = dict[str, Callable[[], object]]
+
+
 def contests(
-    ours: Encoder, theirs: Any, files: Sequence[Path], captions: Sequence[str], batch: int
-) -> tuple[dict[str, Callable[[], object]], dict[str, Callable[[], object]]]:
-    """What is timed of photographs and of captions: capim, and sentence-transformers' own loop."""
-    images: dict[str, Callable[[], object]] = {
+    folder: Path, ours: Encoder, files: Sequence[Path], captions: Sequence[str], batch: int
+) -> tuple[Contest, Contest]:
+    """What is timed of photographs and of captions: capim, and the own loops of two peers of a CLIP in a folder."""
+    theirs = peers.peers_of(folder, ours.device)
+    images: Contest = {
         "capim": lambda: drain(ours, image_work(files), batch_size=batch),
         PEER: lambda: theirs.encode(opened(files), batch_size=batch, show_progress_bar=False),
+        "CLIP_benchmark": peers.clip_benchmark_images(folder / "openclip", files, batch),
     }
-    texts: dict[str, Callable[[], object]] = {
+    texts = contest_of_captions(ours, theirs, captions, batch)
+    return images, texts | {"CLIP_benchmark": peers.clip_benchmark_captions(folder / "openclip", captions, batch)}
+
+
+def contest_of_captions(ours: Encoder, theirs: Any, captions: Sequence[str], batch: int) -> Contest:
+    """What is timed of captions: capim, and sentence-transformers' own loop."""
+    return {
         "capim": lambda: drain(ours, caption_work(captions), batch_size=batch),
         PEER: lambda: theirs.encode(captions, batch_size=batch, show_progress_bar=False),
     }
-    return images, texts
 
 
 def against(
-    name: str, contest: dict[str, Callable[[], object]], n: int, bars: dict[str, str], *, turns: int
+    name: str, contest: Contest, n: int, bars: dict[str, str], *, turns: int
 ) -> tuple[list[Row], dict[str, list[float]]]:
     """How many times faster than each peer, and the seconds of everybody."""
     seconds = in_turns(contest, turns)
     rates = rates_of(seconds, n)
     rows = [Row(name, times(seconds, "capim", peer), "times", bar, peer, rates) for peer, bar in bars.items()]
     return rows, seconds
-
-
-def loaded_clip(checkpoint: Path) -> Encoder:
-    """A checkpoint as capim loads it."""
-    return load_encoder(
-        EncoderSpec(name="clip", adapter="hf_dual", checkpoint=str(checkpoint), dim=512), device=device()
-    )
 
 
 def beside_sentence_transformers(folder: Path, turns: int, *, n_captions: int) -> list[Row]:
@@ -123,7 +125,7 @@ def beside_sentence_transformers(folder: Path, turns: int, *, n_captions: int) -
     ours = load_encoder(spec, device=device())
     theirs = SentenceTransformer(str(folder / "minilm"), device=device())
     captions = mixed_captions(n_captions)
-    _, contest = contests(ours, theirs, [], captions, BATCH)
+    contest = contest_of_captions(ours, theirs, captions, BATCH)
     model = BertModel.from_pretrained(folder / "minilm", add_pooling_layer=False)
     contest["products alone"] = products_of(ours, model, captions)
     name = "captions per second, BERT of MiniLM's size"
@@ -209,7 +211,7 @@ def drain(encoder: Encoder, work: ImageWork | CaptionWork, *, batch_size: int = 
             pass
 
 
-def in_turns(contest: dict[str, Callable[[], object]], turns: int) -> dict[str, list[float]]:
+def in_turns(contest: Contest, turns: int) -> dict[str, list[float]]:
     """Seconds of each, one after the other in every turn, after one turn to warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in contest}
     for turn in range(turns + 1):

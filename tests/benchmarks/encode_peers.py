@@ -55,7 +55,7 @@ def peers_of(folder: Path, device: str) -> Any:
     return SentenceTransformer(str(folder / "st"), device=device)
 
 
-def clip_benchmark_images(folder: Path, files: Sequence[Path]) -> Callable[[], object]:
+def clip_benchmark_images(folder: Path, files: Sequence[Path], batch: int) -> Callable[[], object]:
     """CLIP_benchmark's retrieval loop over photographs, with as many loader processes as there are cores."""
     import torch
     from clip_benchmark.datasets.builder import image_captions_collate_fn
@@ -68,18 +68,18 @@ def clip_benchmark_images(folder: Path, files: Sequence[Path]) -> Callable[[], o
     def load(some: Sequence[Path]) -> Any:  # by a process of the loader
         return image_captions_collate_fn([(transform(Image.open(file)), ["-"]) for file in some])
 
-    loader: Any = DataLoader(files, BATCH, num_workers=usable_cores(), collate_fn=load)  # type: ignore[arg-type]
+    loader: Any = DataLoader(files, batch, num_workers=usable_cores(), collate_fn=load)  # type: ignore[arg-type]
     return lambda: their_loop(model, loader, lambda texts: torch.ones(len(texts), 1))
 
 
-def clip_benchmark_captions(folder: Path, captions: Sequence[str]) -> Callable[[], object]:
+def clip_benchmark_captions(folder: Path, captions: Sequence[str], batch: int) -> Callable[[], object]:
     """CLIP_benchmark's retrieval loop over captions; the pictures cost nothing."""
     import torch
 
     model, _, tokenizer = open_clip_model(folder)
     model.encode_image = lambda pixels: torch.ones(len(pixels), 512)
-    batches = [captions[i : i + BATCH] for i in range(0, len(captions), BATCH)]
-    loader = [(torch.zeros(len(batch), 1), [[caption] for caption in batch]) for batch in batches]
+    batches = [captions[i : i + batch] for i in range(0, len(captions), batch)]
+    loader = [(torch.zeros(len(each), 1), [[caption] for caption in each]) for each in batches]
     return lambda: their_loop(model, loader, tokenizer)
 
 

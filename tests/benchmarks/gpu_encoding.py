@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from capim.store.types import Embeddings, EncoderSpec, Precision
@@ -29,7 +28,7 @@ from capim.tasks.encoders.tensors import join
 from tests.benchmarks.bench_encode import PEER, against, caption_work, contests, drain, image_work, in_turns
 from tests.benchmarks.cost import FROM_FILES
 from tests.benchmarks.encode_models import SIZES, write_clip
-from tests.benchmarks.encode_peers import mixed_captions, open_clip_model, opened, peers_of, photographs
+from tests.benchmarks.encode_peers import mixed_captions, photographs
 from tests.benchmarks.gpu_card import Card, peak_gib, reset_peak
 from tests.benchmarks.rows import Row
 
@@ -156,49 +155,15 @@ def image_flops(encoder: Encoder) -> float:
 
 
 def beside_peers(name: str, folder: Path, encoder: Encoder, *, quick: bool) -> list[Row]:
-    """Images and captions per second, float32, relative to sentence-transformers' and open_clip's own loops."""
-    theirs = peers_of(folder, encoder.device)
+    """Images and captions per second, float32, relative to sentence-transformers' and CLIP_benchmark's own loops."""
     batch = 8 if quick else 256
     files = repeated(photographs(), 40 if quick else 768)
     captions = [f"{i} {caption}" for i, caption in enumerate(repeated(mixed_captions(), 100 if quick else 6000))]
-    images, texts = contests(encoder, theirs, files, captions, batch)
-    images["open_clip"] = open_clip_images(folder / "openclip", files, batch, encoder.device)
-    texts["open_clip"] = open_clip_captions(folder / "openclip", captions, batch, encoder.device)
-    title, bars = f"{name}, float32", {PEER: ">= 2", "open_clip": ">= 1"}
+    images, texts = contests(folder, encoder, files, captions, batch)
+    title, bars = f"{name}, float32", {PEER: ">= 2", "CLIP_benchmark": ">= 1"}
     of_images, _ = against(f"images per second, {title}", images, len(files), bars, turns=1)
     of_captions, _ = against(f"captions per second, {title}", texts, len(captions), bars, turns=1)
     return of_images + of_captions
-
-
-def open_clip_images(folder: Path, files: Sequence[Path], batch: int, device: str) -> Callable[[], object]:
-    """open_clip's own loop: a loader process per core, pinned memory, one forward pass after the other."""
-    model, transform, _ = open_clip_model(folder)
-
-    def load(some: Sequence[Path]) -> torch.Tensor:  # by a process of the loader
-        return torch.stack([transform(image) for image in opened(some)])
-
-    how: Any = {"num_workers": usable_cores(), "collate_fn": load, "pin_memory": device.startswith("cuda")}
-    loader: Any = torch.utils.data.DataLoader(files, batch, **how)  # type: ignore[arg-type]
-
-    def run() -> None:
-        with torch.inference_mode():
-            for pixels in loader:
-                model.encode_image(pixels.to(device, non_blocking=True), normalize=True).cpu()
-
-    return run
-
-
-def open_clip_captions(folder: Path, captions: Sequence[str], batch: int, device: str) -> Callable[[], object]:
-    """open_clip's own loop over captions, each padded to 77 tokens."""
-    model, _, tokenizer = open_clip_model(folder)
-
-    def run() -> None:
-        with torch.inference_mode():
-            for start in range(0, len(captions), batch):
-                tokens = tokenizer(list(captions[start : start + batch])).to(device)
-                model.encode_text(tokens, normalize=True).cpu()
-
-    return run
 
 
 def repeated(items: Sequence[Any], n: int) -> list[Any]:

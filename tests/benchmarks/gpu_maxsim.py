@@ -17,25 +17,23 @@ from capim.tasks.encoders.device import full_float32
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, image_as_query_scores, maxsim_scores, pair_scores
 from capim.tasks.ranking.resources import Resources
+from tests.benchmarks.bench_maxsim import BATCH, DIM, N_PATCHES, vectors
 from tests.benchmarks.gpu_card import ROUNDING, Card, peak_gib, reset_peak
-from tests.benchmarks.made import both_ways, paired, unit, windows
+from tests.benchmarks.made import both_ways, paired, windows
 from tests.benchmarks.rows import Row, fastest, timed
-
-N_PATCHES, TOKEN_DIM = 1030, 128  # ColPali's
-TOKENS = (20, 30)  # fewest and most of a query
-PEER_BATCH = 128  # colpali_engine's default
 
 
 def maxsim_rows(card: Card, *, quick: bool) -> list[Row]:
     """ColPali's pages and queries: 500 pages beside colpali_engine, and 5,000 pages with COCO's number of queries."""
     small, large = ((20, 40), (60, 300)) if quick else ((500, 1000), (5000, 25_000))
-    pages, queries = multivectors(*large, card.device)
+    pages, some = vectors(large[0], N_PATCHES)
+    queries = [some[k % len(some)] for k in range(large[1])]
     rows = beside_colpali(pages[: small[0]], queries[: small[1]], card)
     tasks = both_ways(paired(*large))
     reset_peak(card.device)
     sides = partial(windows, pages), partial(windows, queries)
     seconds = timed(lambda: score_maxsim(*sides, tasks, resources=Resources(card.device)))
-    work = 2.0 * sum(map(len, queries)) * len(pages) * N_PATCHES * TOKEN_DIM
+    work = 2.0 * sum(map(len, queries)) * len(pages) * N_PATCHES * DIM
     shape = f"{large[1]:,} queries x {large[0]:,} pages x {N_PATCHES:,} vectors; both directions and lists of 100"
     name, rate = f"MaxSim, {large[0]:,} pages:", work / seconds
     share = f"{name} product of the whole call as a share of the card's float32 rate"
@@ -55,7 +53,7 @@ def beside_colpali(pages: list[NDArray[np.float16]], queries: list[NDArray[np.fl
     how = {"part": range(len(pages)), "resources": Resources(card.device)}
     tokens = gather(windows(queries))
 
-    def ours(score: Callable[..., NDArray[np.float32]], size: int = PEER_BATCH) -> NDArray[np.float32]:
+    def ours(score: Callable[..., NDArray[np.float32]], size: int = BATCH) -> NDArray[np.float32]:
         with full_float32():
             return score(partial(windows, pages, size=size), tokens, **how)
 
@@ -63,7 +61,7 @@ def beside_colpali(pages: list[NDArray[np.float16]], queries: list[NDArray[np.fl
 
     def peer() -> torch.Tensor:
         with full_float32():
-            return BaseVisualRetrieverProcessor.score_multi_vector(*theirs, batch_size=PEER_BATCH, device=card.device)
+            return BaseVisualRetrieverProcessor.score_multi_vector(*theirs, batch_size=BATCH, device=card.device)
 
     seconds, reverse, peer_seconds = (
         fastest(work, runs=2) for work in (partial(ours, maxsim_scores), partial(ours, image_as_query_scores), peer)
@@ -71,7 +69,7 @@ def beside_colpali(pages: list[NDArray[np.float16]], queries: list[NDArray[np.fl
     found, expected = ours(maxsim_scores), peer().numpy()
     moved = [int((ours(score, 7) != ours(score)).sum()) for score in (maxsim_scores, image_as_query_scores)]
     own = np.arange(len(queries)) % len(pages)
-    work = 2.0 * len(tokens.values) * len(pages) * N_PATCHES * TOKEN_DIM
+    work = 2.0 * len(tokens.values) * len(pages) * N_PATCHES * DIM
     shape = f"{len(queries):,} queries x {len(pages):,} pages x {N_PATCHES:,} vectors"
     rank, near = (1 + (found > of_own(found, own)).sum(axis=1)), ROUNDING * np.abs(expected).max()
     lowest = 1 + (expected > of_own(expected, own) + near).sum(axis=1)
@@ -87,7 +85,7 @@ def beside_colpali(pages: list[NDArray[np.float16]], queries: list[NDArray[np.fl
     rounding = f"{int((rank != peer_rank).sum())} of {len(queries):,} ranks differ, by rounding"
     apart = float(np.abs(found - expected).max() / np.abs(expected).max())
     bits = (
-        f"{moved[0]} and {moved[1]} (images as queries) of {found.size:,} with {PEER_BATCH} or 7 pages, "
+        f"{moved[0]} and {moved[1]} (images as queries) of {found.size:,} with {BATCH} or 7 pages, "
         f"{changed} of {len(alone)} with fewer queries; compared bit by bit"
     )
     faster, n_changed = peer_seconds / seconds, sum(moved) + changed
@@ -106,21 +104,3 @@ def beside_colpali(pages: list[NDArray[np.float16]], queries: list[NDArray[np.fl
 def of_own(scores: NDArray[np.float32], own: NDArray[np.int64]) -> NDArray[np.float32]:
     """The score of each query's own item, shape ``(n_queries, 1)``."""
     return scores[np.arange(len(scores)), own][:, None]
-
-
-def multivectors(
-    n_pages: int, n_queries: int, device: str
-) -> tuple[list[NDArray[np.float16]], list[NDArray[np.float16]]]:
-    """Unit vectors of pages, and of queries whose tokens lie near vectors of their page."""
-    torch.manual_seed(0)
-    rng = np.random.default_rng(0)
-    pages = []
-    for _ in range(n_pages):
-        page = torch.randn(N_PATCHES, TOKEN_DIM, device=device)
-        pages.append(torch.nn.functional.normalize(page, dim=1).half().cpu().numpy())
-    queries = []
-    for k in range(n_queries):
-        near = pages[k % n_pages][rng.integers(N_PATCHES, size=rng.integers(TOKENS[0], TOKENS[1] + 1))]
-        tokens = near + 0.15 * rng.standard_normal(near.shape, dtype=np.float32)
-        queries.append(unit(tokens).astype(np.float16))
-    return pages, queries
