@@ -6,32 +6,22 @@ Every run is a process of its own, imports included. Ratios are of processor tim
 from __future__ import annotations
 
 import logging
-import resource
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
 from capim.store.upkeep.inventory import disk_bytes
-from tests.benchmarks.commands import as_a_user
-from tests.benchmarks.own_process import REPOSITORY, command_of
+from tests.benchmarks.commands import watched
+from tests.benchmarks.own_process import command_of
 from tests.benchmarks.rows import Row
 
 CAPIM = [sys.executable, "-c", "import capim; capim.main()"]
 SCENES, COCO = 200, 5_000  # of five captions each
-
-
-class Took(NamedTuple):
-    """Seconds of a process, on the clock and of processors."""
-
-    wall: float
-    cpu: float
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -45,46 +35,46 @@ def run(quick: bool = False) -> list[Row]:
 def _demo(workspace: Path) -> list[Row]:
     demo = [*CAPIM, "demo", "--quiet", "--workspace", str(workspace)]
     folders = workspace, workspace / "store" / "runs.lance"
-    first, before = _took(demo), [disk_bytes(folder) / 1000 for folder in folders]
-    again, after = _took(demo), [disk_bytes(folder) / 1000 for folder in folders]
-    seconds = f"the first run takes {first.cpu:.3g} s of processor time, the second {again.cpu:.3g} s"
+    first, before = watched(demo), [disk_bytes(folder) / 1000 for folder in folders]
+    again, after = watched(demo), [disk_bytes(folder) / 1000 for folder in folders]
+    seconds = f"the first run takes {first.processor:.3g} s of processor time, the second {again.processor:.3g} s"
     written, of_runs = (now - earlier for now, earlier in zip(after, before, strict=True))
     commits = f"{written:.1f} kB with them; four commits of {of_runs / 4:.1f} kB miss the bar before 0.4.0, <= 20"
     return [
-        Row("demo, unchanged: share of the first run", again.cpu / first.cpu, "", "<= 0.05", note=seconds),
-        Row("demo, unchanged", again.wall, "s", "<= 3"),
+        Row("demo, unchanged: share of the first run", again.processor / first.processor, "", "<= 0.05", note=seconds),
+        Row("demo, unchanged", again.seconds, "s", "<= 3"),
         Row("demo, unchanged: written but for the start and end of runs", written - of_runs, "kB", "<= 1", "", commits),
     ]
 
 
 def _encoders(place: Path, n: int, scenes: int) -> list[Row]:
-    _took(command_of(make, place / "ten", 0, n + 1, scenes))
-    _took(command_of(make, place / "nine", 0, n, scenes))
-    at_once = _took(command_of(benchmarked, place / "ten"))
-    nothing = _took(command_of(benchmarked, place / "ten"))
-    metric = _took(command_of(benchmarked, place / "ten", newer="MRR"))
-    _took(command_of(benchmarked, place / "nine"))
-    _took(command_of(make, place / "nine", n, n + 1, scenes))
-    one_more = _took(command_of(benchmarked, place / "nine"))
+    watched(command_of(make, place / "ten", 0, n + 1, scenes))
+    watched(command_of(make, place / "nine", 0, n, scenes))
+    at_once = watched(command_of(benchmarked, place / "ten"))
+    nothing = watched(command_of(benchmarked, place / "ten"))
+    metric = watched(command_of(benchmarked, place / "ten", newer="MRR"))
+    watched(command_of(benchmarked, place / "nine"))
+    watched(command_of(make, place / "nine", n, n + 1, scenes))
+    one_more = watched(command_of(benchmarked, place / "nine"))
     shutil.rmtree(place / "nine" / "reports", ignore_errors=True)
     pair = ["--encoders", "encoder-0,encoder-1", "--protocols", "t2i/all", "--quiet"]
-    compared = _took([*CAPIM, "compare", *pair, "--replicates", "2000", "--workspace", str(place / "ten")])
-    of_all = f"of the {at_once.cpu:.3g} s of processor time of all {n + 1} at once; {5 * scenes:,} queries"
+    compared = watched([*CAPIM, "compare", *pair, "--replicates", "2000", "--workspace", str(place / "ten")])
+    of_all = f"of the {at_once.processor:.3g} s of processor time of all {n + 1} at once; {5 * scenes:,} queries"
     subject = f"{n} encoders, {5 * scenes:,} queries"
     return [
-        Row(f"{subject}: a run that changes nothing", nothing.wall, "s", "<= 3"),
-        Row(f"one encoder added to {n}", one_more.cpu / at_once.cpu, "", "<= 0.15", note=of_all),
-        Row(f"a newer metric, {n + 1} encoders", metric.cpu / at_once.cpu, "", note=of_all),
-        Row(f"compare two encoders, {5 * scenes:,} queries", compared.wall, "s", "<= 3", note="one protocol"),
+        Row(f"{subject}: a run that changes nothing", nothing.seconds, "s", "<= 3"),
+        Row(f"one encoder added to {n}", one_more.processor / at_once.processor, "", "<= 0.15", note=of_all),
+        Row(f"a newer metric, {n + 1} encoders", metric.processor / at_once.processor, "", note=of_all),
+        Row(f"compare two encoders, {5 * scenes:,} queries", compared.seconds, "s", "<= 3", note="one protocol"),
     ]
 
 
 def _coco(place: Path) -> Row:
     """Nine encoders of COCO's size, in which nothing changed."""
-    _took(command_of(make, place, 0, 9, COCO))
-    first, again = (_took(command_of(benchmarked, place)) for _ in range(2))
-    note = f"the first run takes {first.cpu:.3g} s of processor time, the second {again.cpu:.3g} s"
-    return Row(f"9 encoders, {5 * COCO:,} queries: a run that changes nothing", again.wall, "s", "<= 5", note=note)
+    watched(command_of(make, place, 0, 9, COCO))
+    first, again = (watched(command_of(benchmarked, place)) for _ in range(2))
+    note = f"the first run takes {first.processor:.3g} s of processor time, the second {again.processor:.3g} s"
+    return Row(f"9 encoders, {5 * COCO:,} queries: a run that changes nothing", again.seconds, "s", "<= 5", note=note)
 
 
 def _object_storage(suite: Path) -> Row:
@@ -111,14 +101,6 @@ def _object_storage(suite: Path) -> Row:
     return Row(
         "object storage, 2 encoders, 200 queries, unchanged: requests", n_requests["all"], "", "<= 160", note=note
     )
-
-
-def _took(command: list[str]) -> Took:
-    """Runs a command; its children count."""
-    quiet, before, start = subprocess.DEVNULL, resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run(command, check=True, cwd=REPOSITORY, env=as_a_user(), stdout=quiet, stderr=quiet)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Took(time.perf_counter() - start, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def make(workspace: Path, first: int, end: int, scenes: int) -> None:

@@ -1,13 +1,12 @@
 """Vectors beyond memory on one machine: imported, sealed, verified and evaluated, by the commands that a user types.
 
-``SIZE=10000000 make bench ONLY=bulk`` sets the number of images (default: 10,000,000). A tenth of them is measured
+A tenth of the images is measured
 first: growth is the exponent between the two sizes. Needs 2.2 times the vectors on the disk of temporary files: 23 GB
 at 10,000,000 x 512 float16.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from tests.benchmarks.made import by_number, ids_of, unit
 from tests.benchmarks.own_process import alone
 from tests.benchmarks.rows import Row
 
-DIM, N_QUERIES, BLOCK = 512, 1000, 8192
+N_IMAGES, DIM, N_QUERIES, BLOCK = 10_000_000, 512, 1000, 8192
 STAGES = {
     "import of .npy": "import --corpus bench --encoder e --images {0}/images.npy --captions {0}/captions.npy",
     "verify": "store verify",
@@ -36,7 +35,7 @@ STAGES = {
 
 def run(quick: bool = False) -> list[Row]:
     """Rows of RESULTS.md; ``quick`` takes a thousandth of the images."""
-    n = int(os.environ.get("SIZE", "10000000")) // (1000 if quick else 1)
+    n = N_IMAGES // (1000 if quick else 1)
     sizes = (n // 10, n)
     small, large = map(of_size, sizes)
     rows = []

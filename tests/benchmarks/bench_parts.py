@@ -1,11 +1,7 @@
-"""Scoring a gallery that does not fit into memory, by windows of a store.
-
-``SIZE=1000000 make bench ONLY=parts`` sets the number of images (default: 1,000,000).
-"""
+"""Scoring a gallery that does not fit into memory, by windows of a store."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,13 +16,13 @@ from tests.benchmarks.made import BOTH, as_block, by_number, opened, unit
 from tests.benchmarks.own_process import alone, peak_gib
 from tests.benchmarks.rows import Row, fastest, timed
 
-DIM, N_CAPTIONS, BLOCK = 768, 25_010, 4096
+N_IMAGES, N_CAPTIONS, DIM, BLOCK = 1_000_000, 25_010, 768, 4096
 MEMORY = 800 << 20  # of a process that may take 2 GiB: programs and the ids of a million images take the rest
 
 
 def run(quick: bool = False) -> list[Row]:
     """Rows of RESULTS.md; ``quick`` takes a hundredth of the images and of the captions."""
-    n = int(os.environ.get("SIZE", "1000000")) // (100 if quick else 1)
+    n = N_IMAGES // (100 if quick else 1)
     size = {"n": n, "captions": N_CAPTIONS // (100 if quick else 1)}
     name = f"{size['captions']:,} captions x {n:,} images x {DIM} float16"
     with tempfile.TemporaryDirectory() as folder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -41,33 +42,31 @@ def watched(command: Sequence[str | Path]) -> Taken:
     Raises:
         RuntimeError: The command failed; the message holds the last lines of its standard error.
     """
-    words = [str(word) for word in command]
+    words, before = [str(word) for word in command], resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryFile("w+") as err:
         begun = time.perf_counter()
         process = psutil.Popen(words, stdout=subprocess.DEVNULL, stderr=err, cwd=REPOSITORY, env=as_a_user())
-        highest, busy = 0, 0.0
+        highest = 0
         while process.poll() is None:
-            held, used = _held_and_used(process)
-            highest, busy = max(highest, held), max(busy, used)
+            highest = max(highest, _held(process))
             time.sleep(EVERY_SECONDS)
         seconds = time.perf_counter() - begun
         if process.returncode:
             err.seek(0)
             raise RuntimeError(f"{command} ended with {process.returncode}: {err.read()[-3000:]}")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return Taken(seconds, busy, highest)
 
 
-def _held_and_used(process: psutil.Process) -> tuple[int, float]:
-    """Bytes and processor seconds of a process and its children; what they share is counted once."""
+def _held(process: psutil.Process) -> int:
+    """Bytes of a process and its children; what they share is counted once."""
     try:
         family = [process, *process.children(recursive=True)]
         # reading PSS walks all pages: only where memory can be shared
-        held = sum(one.memory_full_info().pss if len(family) > 1 else one.memory_info().rss for one in family)
-        own = process.cpu_times()
-        living = sum(sum(one.cpu_times()[:2]) for one in family[1:])
-        return held, own.user + own.system + own.children_user + own.children_system + living
+        return sum(one.memory_full_info().pss if len(family) > 1 else one.memory_info().rss for one in family)
     except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return 0, 0.0
+        return 0
 
 
 def capim(*words: str | Path) -> Taken:

@@ -1,20 +1,18 @@
 """The nine made-up models of ``tests.reports.large`` in a store on disk.
 
 Outcomes with lists of the top hundred for every caption and
-model, all rows of a report, some thumbnails, and the vectors of the first model, drawn at random.
+model, all rows of a report, some thumbnails, and the vectors of the first model, drawn at random from a few thousand.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from capim.store import EmbeddingStore
-from capim.store.schema import StoredImage, texts
-from capim.store.types import EncoderSpec, Modality
-from tests.benchmarks.made import BOTH, as_block, unit
+from capim.store.schema import StoredImage
+from tests.benchmarks.made import BOTH, dense_blocks
 from tests.reports.large import coco
 from tests.reports.stand_in import SCHEMAS
 
@@ -41,17 +39,7 @@ def make(folder: Path, n_queries: int) -> None:
         store.write_rows("outcomes", made.arrow.pop(evaluation))
     spec = next(iter(made.specs.values()))
     for modality in BOTH:
-        _embed(store, spec, modality)
-
-
-def _embed(store: EmbeddingStore, spec: EncoderSpec, modality: Modality) -> None:
-    """Random unit vectors around a hundred centres."""
-    key = store.key(encoder=spec.name, corpus="coco-karpathy", modality=modality)
-    ids = texts(store.items("coco-karpathy", modality)["id"])
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(100, spec.dim)).astype(np.float32)
-    for start in range(0, len(ids), AT_ONCE):
-        ords = np.arange(start, min(len(ids), start + AT_ONCE), dtype=np.int32)
-        values = centres[rng.integers(0, 100, len(ords))] + rng.normal(size=(len(ords), spec.dim)).astype(np.float32)
-        store.put(key, spec, as_block(ords, unit(values).astype(np.float32)))
-    store.seal(key)
+        key = store.key(encoder=spec.name, corpus="coco-karpathy", modality=modality)
+        for block in dense_blocks(len(store.items("coco-karpathy", modality)), spec.dim, AT_ONCE):
+            store.put(key, spec, block)
+        store.seal(key)
