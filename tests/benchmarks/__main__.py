@@ -26,7 +26,7 @@ from capim.tasks.encoders.device import choose_device, device_name
 from capim.tasks.references import library_versions, versions_of
 from tests.benchmarks.cost import write_cost
 from tests.benchmarks.first_page import first_page
-from tests.benchmarks.own_process import alone
+from tests.benchmarks.own_process import rows_alone
 from tests.benchmarks.rows import Row, measured
 
 HERE = Path(__file__).parent
@@ -88,7 +88,7 @@ def machine() -> str:
 
 def rows_of(group: str) -> list[Row]:
     """The rows of a group, measured in a new process: memory and threads of earlier groups must not show in them."""
-    return [Row(*row) for row in alone(measured, group, bool(os.environ.get("QUICK")))]
+    return rows_alone(measured, group, bool(os.environ.get("QUICK")))
 
 
 def main(only: list[str]) -> int:

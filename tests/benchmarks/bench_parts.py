@@ -13,7 +13,7 @@ from capim.store import EmbeddingStore
 from capim.tasks.references import RunSettings, SetsRef
 from capim.tasks.statistics.draws import Resampling
 from tests.benchmarks.made import BOTH, as_block, by_number, opened, unit
-from tests.benchmarks.own_process import alone, peak_gib
+from tests.benchmarks.own_process import alone, peak_gib, rows_alone
 from tests.benchmarks.rows import Row, fastest, timed
 
 N_IMAGES, N_CAPTIONS, DIM, BLOCK = 1_000_000, 25_010, 768, 4096
@@ -24,16 +24,9 @@ def run(quick: bool = False) -> list[Row]:
     """Rows of RESULTS.md; ``quick`` takes a hundredth of the images and of the captions."""
     n = N_IMAGES // (100 if quick else 1)
     size = {"n": n, "captions": N_CAPTIONS // (100 if quick else 1)}
-    name = f"{size['captions']:,} captions x {n:,} images x {DIM} float16"
     with tempfile.TemporaryDirectory() as folder:
         alone(fill, Path(folder), **size)
-        one = alone(score_windows, Path(folder), **size)
-    ratio = one["seconds"] / one["product"]
-    of_one = f"{name}; {one['seconds']:.0f} s, bare product {one['product']:.0f} s"
-    return [
-        Row("windows of a store: time relative to the bare product", ratio, "times", note=name),
-        Row("windows of a store: peak memory of the process", one["peak_gib"], "GiB", "<= 2", note=of_one),
-    ]
+        return rows_alone(score_windows, Path(folder), **size)
 
 
 def fill(folder: Path, *, n: int, captions: int) -> None:
@@ -47,7 +40,7 @@ def fill(folder: Path, *, n: int, captions: int) -> None:
         store.seal(key)
 
 
-def score_windows(folder: Path, *, n: int, captions: int) -> dict[str, float]:
+def score_windows(folder: Path, *, n: int, captions: int) -> list[Row]:
     from capim.tasks.evaluate import score
 
     store = EmbeddingStore.open(folder / "store")
@@ -58,4 +51,9 @@ def score_windows(folder: Path, *, n: int, captions: int) -> dict[str, float]:
     peak = peak_gib()
     queries, items = torch.randn(captions, DIM), torch.randn(min(n, 8192), DIM)
     product = fastest(lambda: queries @ items.T, runs=1) * n / len(items)
-    return {"seconds": seconds, "peak_gib": peak, "product": product}
+    name = f"{captions:,} captions x {n:,} images x {DIM} float16"
+    note = f"{name}; {seconds:.0f} s, bare product {product:.0f} s"
+    return [
+        Row("windows of a store: time relative to the bare product", seconds / product, "times", note=name),
+        Row("windows of a store: peak memory of the process", peak, "GiB", "<= 2", note=note),
+    ]

@@ -22,57 +22,23 @@ import pyarrow.parquet as pq
 from capim.store import Block, EmbeddingStore, SetKey
 from capim.store.upkeep.inventory import disk_bytes
 from tests.benchmarks.made import POOL, as_block, by_number, dense_blocks, ids_of, opened, pool
-from tests.benchmarks.own_process import alone, peak_mb
+from tests.benchmarks.own_process import peak_mb, rows_alone
 from tests.benchmarks.rows import Row, timed
-
-DENSE = {"n": 25_010, "dim": 1024, "block": 4096}
-MULTI = {"n": 5000, "dim": 128, "vectors": 1030, "block": 64}
 
 
 def run(quick: bool = False) -> list[Row]:
     """Every figure; ``quick`` divides the sizes by 50 and shows only that it works."""
-    rows = []
-    for step in (dense, multi):
-        with tempfile.TemporaryDirectory() as folder:
-            rows += step(Path(folder), 50 if quick else 1)
-    return rows
-
-
-def dense(folder: Path, divide: int) -> list[Row]:
-    size = DENSE | {"n": max(2000, DENSE["n"] // divide)}
-    found = alone(measure_dense, folder, **size)
-    name, peer = f"{size['n']:,} × {size['dim']} float16", "pyarrow, fixed-size binary column, same rows"
-    speeds = (
-        f"{found['store_speed']:.0f} and {found['parquet_speed']:.0f} MB/s from float32 blocks to files; the store "
-        "also checks every value, computes checksums and commits every block"
-    )
-    sealing = (
-        f"{found['sealed_speed']:.0f} MB/s: files are merged, all rows read again and compared, the version tagged"
-    )
-    reading = f"{found['read_seconds']:.3f} and {found['load_seconds']:.3f} s; the store compares every row's checksum"
-    rows = [Row(f"bytes on disk per byte of vectors, {name}", found["bytes"], "times", "<= 1.06", "raw vectors")]
-    for how, ours, bar, note in (("", "store", ">= 0.5", speeds), (" with sealing", "sealed", "", sealing)):
-        ratio = found[f"{ours}_speed"] / found["parquet_speed"]
-        rows.append(Row(f"write speed relative to Parquet{how}, {name}", ratio, "times", bar, peer, note))
-    ratio, peer = found["read_seconds"] / found["load_seconds"], "np.load and cast"
-    title = f"time to read a float32 matrix relative to np.load, {name}"
-    return [*rows, Row(title, ratio, "times", "<= 6", peer, reading)]
-
-
-def multi(folder: Path, divide: int) -> list[Row]:
-    size = MULTI | {"n": max(256, MULTI["n"] // divide)}
-    written = alone(measure_multi_write, folder, **size)
-    read = alone(measure_multi_read, folder, n=size["n"])
-    name, seconds = f"{size['n']:,} × {size['vectors']:,} × {size['dim']} float16", f"{read['seconds']:.1f} s"
-    return [
-        Row(f"bytes on disk per byte of vectors, {name}", written["bytes"], "times", "<= 1.02", "raw vectors"),
-        Row(f"memory added by streaming {name}", read["extra_mb"], "MB", "< 300", note=seconds),
-        Row(f"memory added by writing and sealing {name}", written["extra_mb"], "MB", note="blocks of 64"),
-    ]
+    n_dense, n_multi = (2000, 256) if quick else (25_010, 5000)
+    with tempfile.TemporaryDirectory() as folder:
+        rows = rows_alone(dense, Path(folder), n=n_dense, dim=1024, block=4096)
+    with tempfile.TemporaryDirectory() as folder:
+        size = {"n": n_multi, "dim": 128, "vectors": 1030}
+        on_disk, memory = rows_alone(multi_written, Path(folder), block=64, **size)
+        return [*rows, on_disk, *rows_alone(multi_read, Path(folder), **size), memory]
 
 
 # --- the measurements, each in a process of its own ---------------------------------------------------------------
-def measure_dense(folder: Path, *, n: int, dim: int, block: int) -> dict[str, float]:
+def dense(folder: Path, *, n: int, dim: int, block: int) -> list[Row]:
     megabytes = n * dim * 2 / 1e6
     blocks, corpus = list(dense_blocks(n, dim, block)), by_number(n)
     seconds: dict[str, list[list[float]]] = {}
@@ -92,13 +58,24 @@ def measure_dense(folder: Path, *, n: int, dim: int, block: int) -> dict[str, fl
     for _ in range(7):
         reads.append(timed(read))
         loads.append(timed(lambda: np.load(folder / "raw.npy").astype(np.float32)))
-    return {
-        "bytes": on_disk(store, key) / (n * dim * 2),
-        # Of every block the best of the turns: other work on the machine disturbs single blocks.
-        **{f"{name}_speed": megabytes / float(np.min(taken, axis=0).sum()) for name, taken in seconds.items()},
-        "read_seconds": min(reads),
-        "load_seconds": min(loads),
-    }
+    # Of every block the best of the turns: other work on the machine disturbs single blocks.
+    speed = {name: megabytes / float(np.min(taken, axis=0).sum()) for name, taken in seconds.items()}
+    writing = (
+        f"{speed['store']:.0f} and {speed['parquet']:.0f} MB/s from float32 blocks to files; the store "
+        "also checks every value, computes checksums and commits every block"
+    )
+    sealing = f"{speed['sealed']:.0f} MB/s: files are merged, all rows read again and compared, the version tagged"
+    reading = f"{min(reads):.3f} and {min(loads):.3f} s; the store compares every row's checksum"
+    name, peer = f"{n:,} × {dim} float16", "pyarrow, fixed-size binary column, same rows"
+    of_raw, write = on_disk(store, key) / (n * dim * 2), "write speed relative to Parquet"
+    to_load, read_as = min(reads) / min(loads), "time to read a float32 matrix relative to np.load"
+    plain, sealed = (speed[how] / speed["parquet"] for how in ("store", "sealed"))
+    return [
+        Row(f"bytes on disk per byte of vectors, {name}", of_raw, "times", "<= 1.06", "raw vectors"),
+        Row(f"{write}, {name}", plain, "times", ">= 0.5", peer, writing),
+        Row(f"{write} with sealing, {name}", sealed, "times", "", peer, sealing),
+        Row(f"{read_as}, {name}", to_load, "times", "<= 6", "np.load and cast", reading),
+    ]
 
 
 def write_parquet(path: Path, blocks: list[Block]) -> Iterator[float]:
@@ -121,7 +98,7 @@ def write_parquet(path: Path, blocks: list[Block]) -> Iterator[float]:
         writer.close()
 
 
-def measure_multi_write(folder: Path, *, n: int, dim: int, vectors: int, block: int) -> dict[str, float]:
+def multi_written(folder: Path, *, n: int, dim: int, vectors: int, block: int) -> list[Row]:
     store, spec, key = opened(folder / "store", by_number(n), dim, vectors="multi")
     rows = pool(dim)
     generator = np.random.default_rng(1)
@@ -133,10 +110,15 @@ def measure_multi_write(folder: Path, *, n: int, dim: int, vectors: int, block: 
         store.put(key, spec, as_block(ords, values, offsets))
         before = before or peak_mb()
     store.seal(key)
-    return {"bytes": on_disk(store, key) / (n * vectors * dim * 2), "extra_mb": peak_mb() - before}
+    of_raw, name = on_disk(store, key) / (n * vectors * dim * 2), f"{n:,} × {vectors:,} × {dim} float16"
+    memory, note = f"memory added by writing and sealing {name}", f"blocks of {block}"
+    return [
+        Row(f"bytes on disk per byte of vectors, {name}", of_raw, "times", "<= 1.02", "raw vectors"),
+        Row(memory, peak_mb() - before, "MB", note=note),
+    ]
 
 
-def measure_multi_read(folder: Path, *, n: int) -> dict[str, float]:
+def multi_read(folder: Path, *, n: int, dim: int, vectors: int) -> list[Row]:
     store = EmbeddingStore.open(folder / "store")
     store.sealed_sets()
     before = peak_mb()
@@ -147,7 +129,8 @@ def measure_multi_read(folder: Path, *, n: int) -> dict[str, float]:
         items += len(block)
     if items != n:
         raise RuntimeError(f"{items} of {n} items came back")
-    return {"seconds": time.perf_counter() - start, "extra_mb": peak_mb() - before}
+    name = f"memory added by streaming {n:,} × {vectors:,} × {dim} float16"
+    return [Row(name, peak_mb() - before, "MB", "< 300", note=f"{time.perf_counter() - start:.1f} s")]
 
 
 def on_disk(store: EmbeddingStore, key: SetKey) -> int:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.rows import Row
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -19,6 +21,11 @@ def alone(work: Callable[..., Any], *given: object, **named: object) -> Any:
     command = command_of(work, *given, **named)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=REPOSITORY)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def rows_alone(work: Callable[..., list[Row]], *given: object, **named: object) -> list[Row]:
+    """The rows that a module's function measures in a new process."""
+    return [Row(*row) for row in alone(work, *given, **named)]
 
 
 def command_of(work: Callable[..., Any], *given: object, **named: object) -> list[str]:
