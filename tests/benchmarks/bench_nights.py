@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import gc
 import shutil
-import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,28 +23,14 @@ from tests.benchmarks.rows import Row, both_clocks
 NIGHTS, WEEK, KEEP = 365, 7, 30
 
 
-class Night(NamedTuple):
-    """A workspace after a night.
-
-    Attributes:
-        megabytes: Size of the store.
-        growth: Processor time of the run, relative to the workspace of the second night; None where none was made.
-    """
-
-    megabytes: float
-    growth: float | None
-
-
 def run(quick: bool = False) -> list[Row]:
     """Rows of RESULTS.md; ``quick`` takes ten nights."""
     with tempfile.TemporaryDirectory() as folder:
-        nights = list(simulated(Path(folder), 10 if quick else NIGHTS))
-    part = max(1, len(nights) // 12)
-    first, last = (
-        float(np.median([night.megabytes for night in some])) for some in (nights[1:][:part], nights[-part:])
-    )
-    pairs = [night.growth for night in nights if night.growth][-max(1, part // 3) :]
-    of, bar = f"of {len(nights)} nights; prune --keep {KEEP} every week", "" if quick else "<= 1.2"
+        sizes, growths = simulated(Path(folder), 10 if quick else NIGHTS)
+    part = max(1, len(sizes) // 12)
+    first, last = (float(np.median(some)) for some in (sizes[1:][:part], sizes[-part:]))
+    pairs = growths[-max(1, part // 3) :]
+    of, bar = f"of {len(sizes)} nights; prune --keep {KEEP} every week", "" if quick else "<= 1.2"
     time = f"the same run in the workspace of the second night, in turns: median of the last {len(pairs)} pairs {of}"
     size = f"first {first:.4g} MB; median of the last {part} over the first {part}, {of}"
     start = "a year of nights: growth of"
@@ -56,8 +40,11 @@ def run(quick: bool = False) -> list[Row]:
     ]
 
 
-def simulated(parent: Path, nights: int) -> Iterator[Night]:
-    """The nights, one after the other, in a workspace of a folder."""
+def simulated(parent: Path, nights: int) -> tuple[list[float], list[float]]:
+    """Megabytes of the store after every night, in a workspace of a folder; and what a run took in some nights.
+
+    In processor time, relative to the workspace of the second night.
+    """
     from capim.flows.benchmark import benchmark, evaluate
     from capim.flows.config import run_config
     from capim.flows.execution import prune
@@ -74,6 +61,7 @@ def simulated(parent: Path, nights: int) -> Iterator[Night]:
     common: dict[str, Any] = {"replicates": 100, "permutations": 1000, "device": "cpu", "sample": 12}
     common |= {"protocols": ("t2i/all", "i2t/any"), "analyses": ("complexity",)}
     partner = run_config({**common, "workspace": str(folder), "corpora": ("shapes",), "encoders": ("partner",)})
+    sizes, growths = [], []
     for night in range(nights):
         if night % WEEK == 1:
             store = EmbeddingStore.open(partner.store_uri)
@@ -85,16 +73,14 @@ def simulated(parent: Path, nights: int) -> Iterator[Night]:
             whose = {"encoder": "partner", "corpus": corpus.fingerprint, "revision": str(night)}
             import_embeddings(store, **whose, **files)
             evaluate.fn(partner)
-        seconds, growth = night_run(folder), None
+        seconds = night_run(folder)
         if night == 1:  # with both encoders
             shutil.copytree(folder, newborn)
         elif night % WEEK == WEEK - 2:
             shutil.copytree(newborn, copy)
-            growth = seconds / night_run(copy)
+            growths.append(seconds / night_run(copy))
             shutil.rmtree(copy)
         if night % WEEK == WEEK - 1:
             prune.fn(partner.workspace, keep=KEEP)
-        megabytes = disk_bytes(folder / "store") / 1e6
-        if night % 30 == 0:
-            sys.stderr.write(f"night {night}: {seconds:.1f} s, {megabytes:.1f} MB\n")
-        yield Night(megabytes, growth)
+        sizes.append(disk_bytes(folder / "store") / 1e6)
+    return sizes, growths

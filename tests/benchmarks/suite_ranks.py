@@ -36,23 +36,6 @@ class Suite:
     between: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Truth:
-    """What is true of a suite: the figure of every encoder, and the ranks that ties leave it."""
-
-    figures: NDArray[np.float64]
-
-    @property
-    def best(self) -> NDArray[np.int64]:
-        """One more than the encoders with a higher figure."""
-        return 1 + (self.figures[None, :] > self.figures[:, None] + 1e-9).sum(axis=1)
-
-    @property
-    def worst(self) -> NDArray[np.int64]:
-        """The encoders without those with a lower figure."""
-        return len(self.figures) - (self.figures[None, :] < self.figures[:, None] - 1e-9).sum(axis=1)
-
-
 def equal(n_corpora: int, n_encoders: int, share: float = 0.5) -> NDArray[np.float64]:
     """Encoders that do not differ on any corpus."""
     return np.full((n_corpora, n_encoders), share)
@@ -107,20 +90,21 @@ def drawn(suite: Suite, rng: np.random.Generator) -> tuple[list[list[ClusteredVa
     return corpora, shares
 
 
-def holds(standings: list[Standing], truth: Truth) -> bool:
-    """Whether the ranks that are left open contain the true ones, of every encoder."""
-    held = [standing.held for standing in standings]
+def holds(standings: list[Standing], figures: NDArray[np.float64]) -> bool:
+    """Whether the ranks that are left open contain those that ties leave the true figures, of every encoder."""
+    best = 1 + (figures[None, :] > figures[:, None] + 1e-9).sum(axis=1)
+    worst = len(figures) - (figures[None, :] < figures[:, None] - 1e-9).sum(axis=1)
     return all(
-        ranks is not None and ranks.best <= best and ranks.worst >= worst
-        for ranks, best, worst in zip(held, truth.best.tolist(), truth.worst.tolist(), strict=True)
+        standing.held is not None and standing.held.best <= first and standing.held.worst >= last
+        for standing, first, last in zip(standings, best.tolist(), worst.tolist(), strict=True)
     )
 
 
-def covered(standings: list[Standing], truth: Truth) -> float:
+def covered(standings: list[Standing], figures: NDArray[np.float64]) -> float:
     """The share of the encoders with an interval whose interval contains the true figure."""
     inside = [
         standing.figure.low - 1e-9 <= value <= (standing.figure.high or 0.0) + 1e-9
-        for standing, value in zip(standings, truth.figures.tolist(), strict=True)
+        for standing, value in zip(standings, figures.tolist(), strict=True)
         if standing.figure.low is not None
     ]
     return float(np.mean(inside)) if inside else float("nan")
@@ -128,8 +112,8 @@ def covered(standings: list[Standing], truth: Truth) -> float:
 
 def judged(
     suite: Suite, *, suites: int, resampling: Resampling, seed: int = 0
-) -> Iterator[tuple[Estimand, list[Standing], Truth]]:
-    """The standings of simulated suites by estimand, with the truth about each."""
+) -> Iterator[tuple[Estimand, list[Standing], NDArray[np.float64]]]:
+    """The standings of simulated suites by estimand, with the true figures of all encoders."""
     rng = np.random.default_rng(seed)
     for at in range(suites):
         corpora, shares = drawn(suite, rng)
@@ -137,14 +121,14 @@ def judged(
             sampled = key == "corpora like these"
             if sampled and len(corpora) < LEAST_SAMPLE:
                 continue
-            yield key, standings, Truth(figures=(suite.truth if sampled else shares).mean(axis=0))
+            yield key, standings, (suite.truth if sampled else shares).mean(axis=0)
 
 
 def holds_in(suite: Suite, *, suites: int, resampling: Resampling) -> dict[Estimand, int]:
     """In how many simulated suites all ranks hold, for each estimand."""
     held: Counter[Estimand] = Counter()
-    for key, standings, truth in judged(suite, suites=suites, resampling=resampling):
-        held[key] += holds(standings, truth)
+    for key, standings, figures in judged(suite, suites=suites, resampling=resampling):
+        held[key] += holds(standings, figures)
     return dict(held)
 
 
@@ -184,9 +168,9 @@ def rows(quick: bool = False) -> list[Row]:
     found = []
     for suite in SUITES:
         simulated: dict[Estimand, list[tuple[bool, float, float]]] = {}
-        for key, standings, truth in judged(suite, suites=suites, resampling=resampling):
+        for key, standings, figures in judged(suite, suites=suites, resampling=resampling):
             width = float(np.mean([s.held.worst - s.held.best + 1 for s in standings if s.held is not None]))
-            simulated.setdefault(key, []).append((holds(standings, truth), width, covered(standings, truth)))
+            simulated.setdefault(key, []).append((holds(standings, figures), width, covered(standings, figures)))
         for estimand, each in simulated.items():
             hold, width, inside = np.array(each, dtype=float).T
             known = inside[np.isfinite(inside)]

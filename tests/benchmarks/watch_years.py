@@ -56,14 +56,10 @@ class Year:
 
 
 class Alarms(NamedTuple):
-    """The first week with a significant drop, and with a drop that fails the watch; None where there is none.
-
-    ``warnings``: weeks with a large drop that is not significant.
-    """
+    """The first week with a significant drop, and with a drop that fails the watch; None where there is none."""
 
     significant: int | None
     failed: int | None
-    warnings: int
 
 
 def outcomes(year: Year, rng: np.random.Generator) -> Iterator[NDArray[np.bool_]]:
@@ -84,7 +80,7 @@ def watched_year(year: Year, rule: WatchRule, *, seed: int) -> Alarms:
     weeks = outcomes(year, np.random.default_rng(seed))
     baseline = max(islice(weeks, year.lucky), key=np.mean)
     level = rule.alarm_level(year.days)
-    significant, warnings = None, 0
+    significant = None
     for week, hits in enumerate(weeks, start=1):
         old, new = baseline.mean(axis=0), hits.mean(axis=0)
         changes = tuple(
@@ -93,13 +89,11 @@ def watched_year(year: Year, rule: WatchRule, *, seed: int) -> Alarms:
         )
         group = changes, baseline.astype(np.float64) - hits
         tested = tested_changes([group], level=level, resampling=Resampling())
-        verdicts = [judge_change(change, rule, level) for change in tested]
         if significant is None and any(change.is_significant(level) and change.worse for change in tested):
             significant = week
-        if "fail" in verdicts:
-            return Alarms(significant=significant, failed=week, warnings=warnings)
-        warnings += "warn" in verdicts
-    return Alarms(significant=significant, failed=None, warnings=warnings)
+        if any(judge_change(change, rule, level) == "fail" for change in tested):
+            return Alarms(significant=significant, failed=week)
+    return Alarms(significant=significant, failed=None)
 
 
 def false_alarm_rate(year: Year, n_years: int, *, seed: int) -> float:
