@@ -1,4 +1,4 @@
-"""Captions and captions files that someone made to break what reads them."""
+"""Names of images, captions and captions files that someone made to break what reads them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, seed, settings
-from hypothesis import strategies as st
-
-from tests.faults.process import Failed
-
+NAMES = [  # of image files
+    "turned \u202e.png",
+    "'; DROP TABLE images; --.png",
+    '<b onmouseover=alert(1)> & ".png',
+    "\U0001f6b2 ünïcödé 自転車.png",
+    "-rf * $HOME `id` %s {0}\n.png",
+    "." + "n" * 240 + ".png",
+]
 TEXTS = [
     "a\0b",
     "\0",
@@ -81,34 +84,3 @@ BAD_FILES: dict[str, Callable[[Path], object]] = {
     "surrogate-in-a-name": _changed(lambda content: _first(content, "images", file_name="\ud800.png")),
     "a-folder": _changed(lambda content: _first(content, "images", file_name=".")),
 }
-
-
-def fuzz_texts(number: int, folder: Path, examples: int) -> int:
-    """Lists of any texts through build, store and back: the same, or refused as a whole with the reason."""
-    from capim.store import EmbeddingStore, RequestError
-    from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-
-    store = EmbeddingStore.open(folder / "fuzzed", create=True)
-    tried = 0
-
-    @seed(number)
-    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(texts=st.lists(st.text(st.characters(), max_size=40), min_size=1, max_size=8))
-    def keep(texts: list[str]) -> None:
-        nonlocal tried
-        tried += 1
-        captions = [CaptionRow(f"c{n}", "i", text) for n, text in enumerate(texts)]
-        surrogates = any(0xD800 <= ord(c) < 0xE000 for text in texts for c in text)
-        try:
-            corpus = build_corpus("fuzzed", [ImageRow("i")], captions, source=None)
-        except RequestError as refusal:
-            if not surrogates:
-                raise Failed(f"{texts!r} were refused: {refusal}") from refusal
-            return
-        store.write_corpus(corpus)
-        back = store.corpus("fuzzed", corpus.fingerprint)
-        if surrogates or back.captions["text"].to_pylist() != texts:
-            raise Failed(f"{texts!r} came back as {back.captions['text'].to_pylist()!r}")
-
-    keep()
-    return tried
