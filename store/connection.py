@@ -8,17 +8,14 @@ with bounded memory, and clean-up that keeps tagged versions.
 from __future__ import annotations
 
 import logging
-import math
 import os
 import random
 import re
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache, cached_property
 from importlib import import_module
@@ -249,62 +246,60 @@ _KEPT_CHUNKS = 32  # largest number of chunks that they are cached in
 _KEPT_BYTES = 128 << 20  # of cached corpora
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Kept:
-    """The rows of a table at a version, checked at ``looked``, after ``n_writes`` of our writes."""
-
-    rows: pa.Table
-    version: int
-    looked: float
-    n_writes: int
+def version_of(table: lance.LanceDataset | None) -> int:
+    """Return the version of a table, 0 for none."""
+    return 0 if table is None else int(table.version)
 
 
 class KeptRows:
     """The rows that one connection caches; may be shared by threads.
 
     Attributes:
-        look_seconds: Time after which a table with cached rows is checked for writes of other processes.
+        look_seconds: Time after which a table is checked for writes of other processes.
         corpora: Cached corpora, by fingerprint and facts.
     """
 
     def __init__(self, connection: Connection, *, keeps: bool) -> None:
         self._connection = connection
         self._keeps = keeps
-        self._tables: dict[str, _Kept] = {}
-        self._n_writes: Counter[str] = Counter()
+        self._versions: dict[str, tuple[int, float]] = {}  # newest ones, with the time when they were looked up
+        self._rows: dict[str, tuple[int, pa.Table]] = {}  # with their version
         self.corpora: dict[str, Any] = {}
         self._room = _KEPT_BYTES
         self._changing = threading.Lock()
         self.look_seconds = (1.0 if connection.is_local else 30.0) if keeps else 0.0
 
-    def rows(self, name: str, read: Callable[[lance.LanceDataset | None], pa.Table]) -> pa.Table | None:
-        """Return the rows of a table, read once; None if the connection caches nothing, or if they are too many.
+    def version(self, name: str) -> int:
+        """Return the newest version of a table, 0 without one; those of other processes after ``look_seconds``."""
+        known = self._versions.get(name)
+        if known is None or time.monotonic() - known[1] >= self.look_seconds:
+            return version_of(self._newest(name))
+        return known[0]
 
-        They are read again if this connection has changed the table other than by adding rows, or if others have
-        written to it; that is checked after ``look_seconds``.
-        """
+    def rows(self, name: str, read: Callable[[lance.LanceDataset | None], pa.Table]) -> pa.Table | None:
+        """Return the rows of a table at :meth:`version`; None if the connection caches nothing, or too many rows."""
         if not self._keeps:
             return None
-        before, n_writes, looked = self._tables.get(name), self._n_writes[name], time.monotonic()
-        found = before if before is not None and before.n_writes == n_writes else None
-        if found is None or looked - found.looked > self.look_seconds:
-            table = self._connection.find(name)
-            version = 0 if table is None else table.version
-            if found is None or version != found.version:
-                if table is not None and table.count_rows() > _KEPT_ROWS:
-                    return None
-                found = _Kept(rows=read(table), version=version, looked=looked, n_writes=n_writes)
-            found = replace(found, looked=looked)
-            with self._changing:
-                if self._tables.get(name) is before:  # else another thread has expired or changed it meanwhile
-                    self._tables[name] = found
-        return found.rows
+        kept = self._rows.get(name)
+        if kept is None or kept[0] != self.version(name):
+            table = self._newest(name)
+            if table is not None and table.count_rows() > _KEPT_ROWS:
+                return None
+            kept = self._rows[name] = version_of(table), read(table)
+        return kept[1]
+
+    def _newest(self, name: str) -> lance.LanceDataset | None:
+        before, looked = self._versions.get(name), time.monotonic()
+        table = self._connection.find(name)
+        with self._changing:
+            if self._versions.get(name) is before:  # else another thread has changed or expired it meanwhile
+                self._versions[name] = version_of(table), looked
+        return table
 
     def expire(self, *names: str) -> None:
         """Have these tables checked for writes of other processes when they are next read."""
-        with self._changing:
-            for name in self._tables.keys() & {*names}:
-                self._tables[name] = replace(self._tables[name], looked=-math.inf)
+        for name in names:
+            self._versions.pop(name, None)
 
     def add_corpus(self, key: str, corpus: Any, n_bytes: int) -> None:
         """Cache a corpus, which never changes; without room for it, the others are no longer cached."""
@@ -316,21 +311,19 @@ class KeptRows:
                 self._room -= n_bytes
 
     def written(self, name: str, version: int, added: pa.Table | None = None) -> None:
-        """Record a commit of this connection, with the version of the table that it made; call it after each commit.
+        """Record a commit of this connection, with the version of the table that it made (0: unknown), after each.
 
         With the rows that were ``added``, if the commit did nothing else, cached rows need not be read again.
         """
         with self._changing:
-            n_writes = self._n_writes[name] = self._n_writes[name] + 1
-            found = self._tables.get(name)
-            if (
-                added is not None
-                and found is not None
-                and (found.version, found.n_writes) == (version - 1, n_writes - 1)
-            ):
-                rows = pa.concat_tables([found.rows, added.cast(found.rows.schema)])
+            known, kept = self._versions.pop(name, (0, 0.0)), self._rows.pop(name, None)
+            if not version:
+                return
+            self._versions[name] = max(known[0], version), time.monotonic()
+            if added is not None and kept is not None and kept[0] == version - 1:
+                rows = pa.concat_tables([kept[1], added.cast(kept[1].schema)])
                 rows = rows.combine_chunks() if rows.column(0).num_chunks > _KEPT_CHUNKS else rows
-                self._tables[name] = replace(found, rows=rows, version=version, n_writes=n_writes)
+                self._rows[name] = version, rows
 
 
 # --- The database.
@@ -341,12 +334,10 @@ class Checked(NamedTuple):
 
     Attributes:
         versions: Versions of the table and of the ledger, by name.
-        looked: Time of the check, in seconds of ``time.monotonic``.
         unlisted: Keys of rows that the ledger does not list.
     """
 
     versions: Mapping[str, int]
-    looked: float
     unlisted: frozenset[str]
 
 

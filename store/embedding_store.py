@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.connection import Connection, compact
+from capim.store.connection import Connection, compact, version_of
 from capim.store.current import (
     FIGURE_OF_STATES,
     KeysOfRun,
@@ -518,17 +518,13 @@ class EmbeddingStore:
         keys = [*made]
         while True:
             if keys and not version:
-                version = self._version(table)
+                version = version_of(self.connection.find(table))
                 stored = made_rows(table, read_where(self.connection, table, one_of(KEYED_BY[table], keys)))
                 made = {key: stored.get(key) for key in keys}
             self.write([entry_of(table, entry, made.get(entry.key, NOTHING)) for entry in listed], replace="key")
-            if not keys or version == self._version(table):
+            if not keys or version == version_of(self.connection.find(table)):
                 return
             version = 0
-
-    def _version(self, table: str) -> int:
-        stored = self.connection.find(table)
-        return 0 if stored is None else int(stored.version)
 
     def stored_rows(self, keys: Sequence[str]) -> dict[str, int]:
         """Return key -> number of its rows, for the derivations and evaluations with rows that the ledger lists."""

@@ -89,14 +89,12 @@ def check(connection: Connection, name: str) -> frozenset[str]:
     Raises:
         WorkError: If rows are missing, or differ from those that were written.
     """
-    looked, known = time.monotonic(), connection.checked.get(name)
-    if known is None or looked - known.looked >= connection.kept.look_seconds:
-        tables = {each: connection.find(each) for each in (name, "derived")}
-        versions = {each: 0 if table is None else table.version for each, table in tables.items()}
-        if known is None or known.versions != versions:
-            connection.kept.expire(*tables)  # cached rows may be older than these versions
-            known = Checked(versions, looked, _compared(connection, name, {})[1])
-        connection.checked[name] = known = known._replace(looked=looked)
+    known, kept = connection.checked.get(name), connection.kept
+    versions = {each: kept.version(each) for each in (name, "derived")}
+    if known is None or known.versions != versions:
+        kept.expire("derived")  # looked up earlier, it may lack the entries of these rows
+        versions["derived"] = kept.version("derived")
+        known = connection.checked[name] = Checked(versions, _compared(connection, name, {})[1])
     return known.unlisted - connection.listed
 
 

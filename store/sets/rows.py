@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -37,18 +37,14 @@ class ItemIndex:
     """The items of one modality of a corpus by position; rows of embedding sets are checked against it.
 
     Attributes:
-        corpus: Name.
         modality: Of the items.
         ids: Arrow strings, shape ``(n_items,)``, in corpus order.
-        languages: Arrow strings, captions only.
-        translators: Arrow strings, captions only.
+        columns: Other columns that a set has, too: of captions their languages and translators.
     """
 
-    corpus: str
     modality: Modality
     ids: pa.Array
-    languages: pa.Array | None = None
-    translators: pa.Array | None = None
+    columns: Mapping[str, pa.Array]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -56,12 +52,9 @@ class ItemIndex:
     @classmethod
     def of(cls, corpus: Corpus, modality: Modality) -> ItemIndex:
         """Return the images or captions of a corpus."""
-        columns = {"ids": "id"}
-        if modality == "caption":
-            columns |= {"languages": "language", "translators": "translator"}
-        rows = corpus.items(modality)
-        arrays = {name: rows.column(column).combine_chunks() for name, column in columns.items()}
-        return cls(corpus=corpus.name, modality=modality, **arrays)
+        rows, names = corpus.items(modality), ("language", "translator") if modality == "caption" else ()
+        columns = {name: rows.column(name).combine_chunks() for name in names}
+        return cls(modality=modality, ids=rows.column("id").combine_chunks(), columns=columns)
 
 
 def vector_column(vectors: VectorKind) -> str:

@@ -231,8 +231,7 @@ def to_rows(schema: pa.Schema, block: Block, items: ItemIndex, number: int) -> p
         "crc": pa.array(rows.crc),
         "batch_id": pa.repeat(pa.scalar(block.batch_id, pa.string()), len(block)),
         "write_number": pa.repeat(pa.scalar(number, pa.int64()), len(block)),
-        "language": None if items.languages is None else items.languages.take(rows.ords),
-        "translator": None if items.translators is None else items.translators.take(rows.ords),
+        **{name: column.take(rows.ords) for name, column in items.columns.items()},
     }
     return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)
 
