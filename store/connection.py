@@ -510,7 +510,6 @@ class Connection:
 _BATCH_BYTES = 8 << 20
 _MOST_ROWS = 1_000_000
 TEMPORARY_AGE = timedelta(days=1)  # a younger temporary file may be in use by a running process
-HISTORY_AGE = timedelta(days=14)  # `capim store prune` keeps younger versions of embedding sets and corpora
 
 
 def compact(connection: Connection, name: str, *, free: bool) -> None:
@@ -531,7 +530,7 @@ def compact(connection: Connection, name: str, *, free: bool) -> None:
         if removed:
             connection.committed(name, table.version)
             if free:
-                drop_old_versions(table, timedelta(0))
+                drop_old_versions(table)
         return removed
 
     while retrying(f"compacting {name!r}", step):
@@ -545,13 +544,13 @@ def _latest(connection: Connection, name: str) -> lance.LanceDataset:
     return table
 
 
-def drop_old_versions(table: lance.LanceDataset, older_than: timedelta) -> None:
+def drop_old_versions(table: lance.LanceDataset) -> None:
     """Remove old versions without a tag and the files that only they used.
 
     Files that another process is writing are not touched.
     """
     retrying(  # another process may be removing the same ones
-        "removing old versions", lambda: table.cleanup_old_versions(older_than, error_if_tagged_old_versions=False)
+        "removing old versions", lambda: table.cleanup_old_versions(timedelta(0), error_if_tagged_old_versions=False)
     )
 
 
@@ -565,11 +564,11 @@ def row_bytes(table: lance.LanceDataset) -> int:
     return max(1, data_bytes(table) // max(1, int(table.count_rows())))
 
 
-def temporary_files(connection: Connection, older_than: timedelta) -> list[Path]:
+def temporary_files(connection: Connection) -> list[Path]:
     """Return temporary files of killed processes, which Lance never removes; none in object storage."""
     if not connection.is_local:
         return []
-    limit = time.time() - older_than.total_seconds()
+    limit = time.time() - TEMPORARY_AGE.total_seconds()
     paths, folder = [], Path(connection.uri)
     for path in folder.glob("*.lance/**/.tmp*"):
         with suppress(FileNotFoundError):  # the process that wrote it has just finished

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -103,7 +102,7 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, existing: Sealed
     connection.sync(name)
     register(connection, [StoredSet(**vars(sealed))])
     connection.sync("sets")
-    drop_old_versions(table, timedelta(0))
+    drop_old_versions(table)
     return sealed
 
 

@@ -12,16 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from capim.store.connection import (
-    HISTORY_AGE,
-    TEMPORARY_AGE,
-    compact,
-    data_bytes,
-    drop_old_versions,
-    retrying,
-    storage_faults,
-    temporary_files,
-)
+from capim.store.connection import compact, data_bytes, drop_old_versions, retrying, storage_faults, temporary_files
 from capim.store.current import newest_rows
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
@@ -463,18 +454,10 @@ def _vanished_images(store: EmbeddingStore, corpora: Sequence[StoredCorpus]) -> 
 # --- Compacting a store: small files together, old versions and leftovers removed.
 
 
-def compact_store(
-    store: EmbeddingStore, *, history: timedelta = HISTORY_AGE, temporary_age: timedelta = TEMPORARY_AGE
-) -> int:
+def compact_store(store: EmbeddingStore) -> int:
     """Compact the tables and remove data that are no longer needed; sealed versions are never removed.
 
-    Analyses and registers keep no history: their old versions are removed first, so that this also helps on a full
-    disk.
-
-    Args:
-        store: The store.
-        history: Younger versions without a tag are kept.
-        temporary_age: Younger temporary files are kept: a process may be writing them.
+    Old versions are removed first, so that this also helps on a full disk.
 
     Returns:
         Number of freed bytes; 0 in object storage, where they are not counted.
@@ -487,17 +470,12 @@ def compact_store(
             table = connection.find(name)
             if table is None:
                 continue
-            if name in TABLES:
-                drop_old_versions(table, timedelta(0))
-                compact(connection, name, free=True)
-                continue
             if name in sealed:
                 # A process that did not know of the seal may have appended rows again, next to the sealed version.
                 retrying(f"removing repeated rows of {name!r}", partial(drop_repeats, table))
-            elif name.startswith(SET_PREFIXES):
-                compact(connection, name, free=False)
-                table.checkout_latest()
-            drop_old_versions(table, history)
-        for path in temporary_files(connection, temporary_age):
+            drop_old_versions(table)
+            if name in TABLES or (name.startswith(SET_PREFIXES) and name not in sealed):
+                compact(connection, name, free=True)
+        for path in temporary_files(connection):
             path.unlink(missing_ok=True)
     return max(0, before - disk_bytes(place)) if connection.is_local else 0

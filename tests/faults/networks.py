@@ -123,18 +123,6 @@ def without_network(scene: Scene) -> str:
     return "done"
 
 
-def hub_away(scene: Scene) -> str:
-    """A model of the hub is refused with the reason, and nothing of it is in the store."""
-    scene.begin_from("whole")
-    environment = {**FIXED, "HF_HOME": str(scene.folder / "hub")}
-    del environment["HF_HUB_OFFLINE"]
-    words = ("run", "--corpora", "shapes", "--encoders", "openai-clip-l-336,tiny-clip", "--quiet")
-    done = _alone(scene, *words, environment=environment).must(1, 2)
-    expect("unexpected" not in done.err, f"no words for users: {done.err[-900:]}")
-    expect("clip-vit-large-patch14-336" in done.err, f"the message does not name the model: {done.err[-600:]}")
-    return f"exit {done.code}: {done.said}"
-
-
 def orchestrator_away(scene: Scene) -> str:
     """A run that should show itself on a Prefect server that is not there says so and leaves the store as it was."""
     scene.begin_from("embedded")
@@ -154,7 +142,6 @@ FAULTS = faults(
         "object store away, reporting": lambda s: cut(s, "report", before="run"),
         "an encode into an object store killed": kill_writer,
         "no network at all": without_network,
-        "the hub away": hub_away,
         "the Prefect server away": orchestrator_away,
     },
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -18,8 +17,6 @@ from capim.store.upkeep.inventory import info
 from capim.store.upkeep.removal import compact_store, drop, drop_superseded
 from tests.random_store import rows_of
 from tests.store.toy import fill, make_block, make_corpus, make_key, make_spec, states
-
-NOTHING = timedelta(0)
 
 
 def test_info_says_what_is_there_how_large_and_who_wrote_it(store):
@@ -103,7 +100,7 @@ def test_compaction_frees_history_and_keeps_every_sealed_state(store):
     for number in range(10):
         store.write_encoder(make_spec(name=f"n{number}"))
 
-    assert compact_store(store, history=NOTHING, temporary_age=NOTHING) > 0
+    assert compact_store(store) > 0
 
     table = store.connection.find(unsealed.table)
     assert (len(table.get_fragments()), table.count_rows()) == (1, 30)
@@ -124,7 +121,7 @@ def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(store, 
     assert store.connection.find(key.table).count_rows() == 40
     assert store.seal(key).n_rows == 20
     assert len(store.vectors(encoder="enc", corpus="toy", modality="image")) == 20
-    compact_store(store, history=NOTHING)
+    compact_store(store)
     assert store.connection.find(key.table).count_rows() == 20
     assert states(store) == {"sound"}
 

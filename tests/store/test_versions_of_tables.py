@@ -65,7 +65,7 @@ def test_old_versions_that_another_process_removes_at_the_same_time_are_no_fault
             self.done = True
 
     table = Table()
-    drop_old_versions(cast("Any", table), timedelta(0))
+    drop_old_versions(cast("Any", table))
     assert table.done
 
 
