@@ -31,7 +31,7 @@ settings.load_profile("capim")
 
 NEEDS_DATA = "needs the real data in ../shared/data"
 
-ONE_SERVER = ("test_installation.py", "test_task_runners.py", "test_broken_encoder.py")
+ONE_SERVER = ("test_installation.py", "test_task_runners.py")
 """Files of tests/deployments whose tests share one Prefect server: one process runs them all, and first, because
 together they take longest."""
 LONG = (

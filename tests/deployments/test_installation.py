@@ -30,9 +30,11 @@ from capim.store import EmbeddingStore
 from capim.store.schema import Run
 from capim.store.types import Modality
 from capim.tasks.prefects.task import ENCODE_LIMIT, artifact_key, asset
+from tests.command import command
 from tests.deployments.conftest import suite_of
 from tests.deployments.test_deployments import DEPLOYMENTS
 from tests.encoders.own_module import own_encoder
+from tests.flows import test_incomplete as incomplete
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -262,6 +264,21 @@ def test_a_run_that_is_retried_goes_on_from_its_failure_and_its_graph_is_true(
     store = EmbeddingStore.open(f"{reports.parent}/store")
     [made_by] = {row["run"] for table in ("batches", "results") for row in store.rows(table).to_pylist()}
     assert made_by in {row.run for row in store.all(Run, state="failed")}
+
+
+def test_a_broken_encoder_is_a_failed_task_and_the_others_are_complete(installation: Any, tmp_path: Path) -> None:
+    suite = incomplete.suite_of(tmp_path, (), ("checkpoint",))
+    with temporary_settings({PREFECT_API_URL: installation.api}):
+        done = command(f"run {suite} --quiet", tmp_path / "workspace", code=1)
+    assert "  - broken-checkpoint: " in done.err
+    named = {"flow_runs": {"name": {"any_": ["benchmark run: tiny-clip +2 on few"]}}}
+    [run] = installation.post("/flow_runs/filter", named)
+    assert run["state_type"] == "FAILED"
+    states = {name: task["state_type"] for name, task in tasks_of(installation, run["id"]).items()}
+    assert states["embed-broken-checkpoint"] == "FAILED"
+    for one in incomplete.SOUND:
+        assert {states[f"embed-{one}"], states[f"score-{one}-few"], states["diagnose-few"]} == {"COMPLETED"}
+    incomplete.check(tmp_path / "workspace", {"broken-checkpoint"})
 
 
 def test_a_worker_killed_in_the_middle_of_an_encode_loses_nothing(installation: Any, own: Any) -> None:

@@ -17,6 +17,8 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.vectors import Ragged
 from capim.tasks.analyses.vectors import explain_pair, explain_pairs
+from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.encoders import encode_captions, encode_images, load_encoder
 from capim.tasks.ranking.maxsim_products import pair_scores, token_similarities
 from tests.benchmarks.pointing import pointing_game
 from tests.command import command
@@ -136,3 +138,24 @@ def test_maps_are_in_the_order_of_the_cases_so_that_equal_rows_give_equal_bytes(
     thumbnails = {found.sha: store.thumbnails([found.sha])[found.sha]}
     maps = match_maps(source, cases, specs, corpora, thumbnails, lambda **_: [found])
     assert list(maps) == [map_key(name, "late", 0, 0) for name in names]
+
+
+# --- `capim search`
+
+
+def test_a_text_and_an_image_are_searched_for_together_as_the_sum_of_their_unit_vectors(
+    small_demo: Path, tmp_path: Path
+) -> None:
+    opened = capim.open(small_demo)
+    where: Any = {"encoder": "tiny-clip", "corpus": CORPUS, "device": "cpu"}
+    images = opened.vectors(encoder="tiny-clip", corpus=CORPUS, modality="image")
+    [sha] = opened.sql(f"SELECT sha FROM images WHERE id = '{images.ids[3]}' LIMIT 1").sha
+    picture = tmp_path / "picture.jpg"
+    picture.write_bytes(opened.store.thumbnails([sha])[sha])
+    encoder = load_encoder(opened.store.encoder("tiny-clip"), device="cpu")
+    total = encode_captions(encoder, ["a red circle"]).values[0]
+    total = total + encode_images(encoder, [decode_image(picture.read_bytes())]).values[0]
+    query = total / np.linalg.norm(total)
+    found = opened.search("a red circle", image=picture, k=12, **where)
+    np.testing.assert_allclose(found.score, np.sort(images.matrix @ query)[::-1], atol=1e-6)
+    assert [*found.id] == [*opened.search(vector=query, k=12, encoder="tiny-clip", corpus=CORPUS).id]
