@@ -721,43 +721,39 @@ def import_(
         raise RequestError(faults)
     given |= _usual_corpus(kind, given, config)
     known = _facts(given)
+    if kind == "embeddings":
+        from capim.flows.exchange import import_ as flow
+        from capim.flows.execution import start
+        from capim.store.sets.importing import ImportRow
 
-    def add_facts() -> None:
+        names = ("corpus", "images", "captions", "vectors", "revision", "same_as")
+        of_row = {name: given[name] for name in names if name in given}
+        of_row["columns"] = tuple((role, str(name)) for role, name in roles.items())
+        encoder = given.get("encoder") or given.get("same_as", "")
+        row = ImportRow(encoder=encoder, skip_bad_rows=skip_bad_rows, **of_row)
+        say(*start(flow, config, row, replace=replace, by_position=by_position, plan=dry_run))
+    elif kind != "facts only":
+        from capim.flows.exchange import import_outcomes
+        from capim.flows.execution import start
+        from capim.tasks.results.imported.runs import tag_of
+        from capim.tasks.results.imported.sources import Kind, Source
+
+        option = {"runs": "qrels" if "qrels" in given else "run", "published results": "published"}.get(kind, kind)
+        path, *more = [given[option]] if isinstance(given[option], str) else given[option]
+        if more:
+            raise RequestError(
+                f"--run: {1 + len(more)} runs in one command need --qrels FILE; import them one at a time"
+            )
+        name = given.get("encoder") or given.get("same_as") or (tag_of(Path(path)) if option == "run" else "")
+        runs = tuple(given.get("run", ())) if option == "qrels" else ()
+        of_model = {"revision": revision, "same_as": same_as}
+        source = Source(cast("Kind", option), path, name, protocol, by_position, runs, roles, skip_bad_rows, **of_model)
+        say(*start(import_outcomes, config, given.get("corpus"), source, replace=replace, plan=dry_run))
+    if not dry_run:
         from capim.tasks.imports import lacking_facts, write_facts
 
-        if not dry_run:
-            store = EmbeddingStore.open(config.store_uri)
-            say(*(write_facts(store, known) if known else lacking_facts(store, given.get("encoder", ""))))
-
-    if kind == "facts only":
-        add_facts()
-        return
-    from capim.flows.exchange import import_ as flow
-    from capim.flows.exchange import import_outcomes
-    from capim.flows.execution import start
-    from capim.store.sets.importing import ImportRow
-    from capim.tasks.results.imported.runs import tag_of
-    from capim.tasks.results.imported.sources import Kind, Source
-
-    if kind == "embeddings":
-        columns = ("corpus", "images", "captions", "vectors", "revision", "same_as")
-        of_row = {name: given[name] for name in columns if name in given}
-        one = tuple((role, str(name)) for role, name in roles.items())
-        of_row |= {"columns": one, "skip_bad_rows": skip_bad_rows}
-        row = ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), **of_row)
-        say(*start(flow, config, row, replace=replace, by_position=by_position, plan=dry_run))
-        add_facts()
-        return
-    option = {"runs": "qrels" if "qrels" in given else "run", "published results": "published"}.get(kind, kind)
-    path, *more = [given[option]] if isinstance(given[option], str) else given[option]
-    if more:
-        raise RequestError(f"--run: {1 + len(more)} runs in one command need --qrels FILE; import them one at a time")
-    name = given.get("encoder") or given.get("same_as") or (tag_of(Path(path)) if option == "run" else "")
-    runs = tuple(given.get("run", ())) if option == "qrels" else ()
-    of_model = {"revision": revision, "same_as": same_as}
-    source = Source(cast("Kind", option), path, name, protocol, by_position, runs, roles, skip_bad_rows, **of_model)
-    say(*start(import_outcomes, config, given.get("corpus"), source, replace=replace, plan=dry_run))
-    add_facts()
+        store = EmbeddingStore.open(config.store_uri)
+        say(*(write_facts(store, known) if known else lacking_facts(store, given.get("encoder", ""))))
 
 
 def _facts(given: Mapping[str, Any]) -> dict[str, Facts]:
