@@ -10,7 +10,6 @@ A description names a reader of ``CORPORA`` and its options; paths start from th
     columns = { image = "file", caption = "title_de" }
     language = "de"
     missing = "skip"                     # leave out images without a file instead of refusing the corpus
-    sample = 500                         # optional: draw 500 images, with sample_seed as random seed
 
 A corpus of the user's own data is named after the file unless ``name`` is given; published corpora keep their names.
 
@@ -42,7 +41,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, cast, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, create_model
 
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.forms import NO_COLUMNS, Columns
@@ -57,7 +56,7 @@ from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
 from capim.tasks.corpora.readers.judged import task_reader
 from capim.tasks.corpora.readers.published import UNPUBLISHED, table_reader
-from capim.tasks.corpora.subset import sample_corpus, sample_suffix
+from capim.tasks.corpora.subset import sample_corpus
 
 Missing: TypeAlias = Literal["error", "skip"]
 
@@ -82,8 +81,6 @@ class ReaderCall:
         name: Name that replaces the corpus' own; None to keep it.
         place: The file or folder that own data are named after; None if the description names the corpus, or if it is
             a known one.
-        sample: Number of images to draw; None for all.
-        seed: Random seed of the draw.
         recognised: What a folder or file was recognised as; None for a name, a TOML file or a mapping.
     """
 
@@ -91,8 +88,6 @@ class ReaderCall:
     options: Mapping[str, object]
     name: str | None = None
     place: Path | None = None
-    sample: int | None = None
-    seed: int = 0
     recognised: Recognised | None = None
 
     @property
@@ -100,7 +95,7 @@ class ReaderCall:
         """The name that the corpus will have, as far as it is known before it is read."""
         known = self.reader.__name__.removeprefix("read_").replace("_", "-")
         after = known if self.place is None else corpus_name(self.place)
-        return str(self.options.get("name") or self.name or after) + sample_suffix(self.sample, self.seed)
+        return str(self.options.get("name") or self.name or after)
 
     def with_option(self, option: str, value: object) -> ReaderCall:
         """Return the call with an option, unless it is None; raise ``RequestError`` for a reader without it."""
@@ -111,7 +106,7 @@ class ReaderCall:
         return replace(self, options={**self.options, option: value})
 
     def read(self) -> Corpus:
-        """Return the corpus, or its sample; own files in the form of a published corpus are named after their place.
+        """Return the corpus; own files in the form of a published corpus are named after their place.
 
         Images of a recognised corpus are read from its folder if one of them is there, also where a description would
         have to name their folder.
@@ -129,8 +124,7 @@ class ReaderCall:
             name = f"{corpus.name}-{corpus_name(Path(str(root)))}"
             corpus = replace(corpus, name=name, origin=f"{root} ({corpus.origin})")
         licence = str(self.options.get("licence", corpus.licence))
-        corpus = replace(corpus, name=self.name or corpus.name, licence=licence)
-        return corpus if self.sample is None else sample_corpus(corpus, self.sample, seed=self.seed)
+        return replace(corpus, name=self.name or corpus.name, licence=licence)
 
 
 def open_corpus(what: str | Path | Mapping[str, object], *, sample: int | None = None, seed: int = 0) -> Corpus:
@@ -259,8 +253,6 @@ class _Description(BaseModel):
 
     reader: str
     name: Annotated[str, AfterValidator(_valid_name)] | None = None
-    sample: Annotated[int, Field(ge=1)] | None = None
-    sample_seed: Annotated[int, Field(ge=0)] = 0
 
 
 def description_model(reader: Callable[..., Corpus]) -> type[BaseModel]:
@@ -312,8 +304,6 @@ def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> Read
         options=options,
         name=None if "name" in known else settings.name,
         place=Path(str(options.get("root") or options.get("dataset"))) if unnamed else None,
-        sample=settings.sample,
-        seed=settings.sample_seed,
     )
 
 

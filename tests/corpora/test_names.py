@@ -35,8 +35,8 @@ def test_a_toml_file_describes_a_corpus_with_paths_from_its_own_folder(coco_fold
     description.write_text('reader = "coco-captions"\nroot = "three"\nlicence = "CC0"\n')
     corpus = open_corpus(description)
     assert (corpus.name, corpus.licence, corpus.images.num_rows) == ("my-photos", "CC0", 3)
-    description.write_text('reader = "coco-captions"\nroot = "three"\nname = "other"\nsample = 2\nsample_seed = 7\n')
-    assert open_corpus(description).name == "other-sample2-seed7"
+    description.write_text('reader = "coco-captions"\nroot = "three"\nname = "other"\n')
+    assert open_corpus(description, sample=2, seed=7).name == "other-sample2-seed7"
     (coco_folder / "corpus.toml").write_text('reader = "coco-captions"\nroot = "."\nname = "described"\n')
     assert open_corpus(coco_folder).name == "described"
 
@@ -49,15 +49,14 @@ def test_a_known_corpus_keeps_its_name_in_a_description_unless_given_another(tmp
 
 def test_all_faults_of_a_description_are_reported_together(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(
-        'reader = "coco-captions"\nname = "a b"\nsample = 0\nsample_seed = "x"\nimage = "photos"\nquux = 1\n'
+        'reader = "coco-captions"\nname = "a b"\ncaptions = 1\nimage = "photos"\nquux = 1\n'
     )
     message = refusal(tmp_path / "c.toml")
     for expected in (
         "name must be 1 to 120 ASCII letters, digits, '.', '_' or '-', the first a letter or digit, got 'a b'",
-        "sample must be greater than or equal to 1, got 0",
-        "sample_seed must be a whole number, got 'x'",
+        "captions must be a path, got 1",
         "unknown option 'image' of reader 'coco-captions'; did you mean 'images'?",
-        "unknown option 'quux' of reader 'coco-captions'; it takes name, sample, sample_seed, root, images, captions",
+        "unknown option 'quux' of reader 'coco-captions'; it takes name, root, images, captions",
         "missing option 'root'; reader 'coco-captions' needs root (the folder)",
     ):
         assert expected in message

@@ -75,18 +75,8 @@ def read_coco_captions(
 
 
 def read_objects(file: Path) -> dict[str, list[str]]:
-    """Return category names per image id, from a COCO boxes file or from a list of ``{"image_id", "objects"}``.
-
-    In a boxes file, a listed image without a box has an empty list.
-    """
+    """Return category names per image id, from a COCO boxes file; of a listed image without a box none."""
     content = read_json(file)
-    if isinstance(content, list):
-        listed: dict[str, list[str]] = {}
-        for number, row in enumerate(content):
-            at = f"{file}: entry {number}"
-            image = str(files.field(row, "image_id", int | str, at))
-            listed.setdefault(image, []).extend(files.field(row, "objects", list, at))
-        return listed
     categories = {
         entry["id"]: files.field(entry, "name", str, f"{file}: categories")
         for entry in files.field(content, "categories", list, file)

@@ -70,8 +70,7 @@ def read_coco_karpathy(
         root: Captions file, or the folder with it; from the hub unless given.
         images: Folder with COCO images under any of their names (2014, 2017, with or without ``val2014/``). Without
             one, a local captions file gives texts and ids only, and images of the hub's rows are downloaded.
-        objects: Objects per image, if the captions file has none: a COCO boxes file, or a list of
-            ``{"image_id", "objects"}``.
+        objects: COCO's boxes file of the images, if the captions file has no objects.
         ids_only: Use no images, for embeddings made elsewhere; also for Flickr30k.
         cache: Folder for downloaded images.
 

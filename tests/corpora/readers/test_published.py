@@ -108,7 +108,7 @@ def test_a_corpus_whose_files_are_tables_is_one_row(put: Put, monkeypatch: pytes
     assert corpus.captions["id"].to_pylist() == ["7#en-0", "7#de-0"]
     assert corpus.images["sha"].null_count == 0
     what = {"reader": "our-photos", "root": str(root)}
-    assert "unknown option 'split' of reader 'our-photos'; it takes name, sample" in refusal({**what, "split": "x"})
+    assert "unknown option 'split' of reader 'our-photos'; it takes name, root" in refusal({**what, "split": "x"})
     (root / "de.json").unlink()
     assert "no de.json in it; ask us" in refusal(what)
 
