@@ -20,9 +20,9 @@ from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.images.image_files import files_below, images_below, without_image_suffix
 from capim.tasks.corpora.readers import table
 from capim.tasks.corpora.readers.hub import is_saved
-from capim.tasks.corpora.readers.image_texts import text_files
 from capim.tasks.corpora.readers.judged import is_judged_folder
 from capim.tasks.corpora.readers.labels import are_classes, is_sharded
+from capim.tasks.corpora.readers.samples import text_files
 
 Content: TypeAlias = dict[str, object]
 

@@ -23,7 +23,7 @@ PER_SHARD = 10_000
 
 def ours(folder: Path) -> list[Any]:
     """Images, CPU seconds, peak memory in MiB and fingerprint."""
-    from capim.tasks.corpora.readers.webdataset import read_webdataset
+    from capim.tasks.corpora.readers.samples import read_webdataset
 
     start = time.process_time()
     corpus = read_webdataset(folder, name="synthetic")

@@ -21,9 +21,8 @@ from capim.tasks.corpora.files import corpus_name, require_folder, unlisted
 from capim.tasks.corpora.images.image_files import LocatedImages, images_below, locate_images
 from capim.tasks.corpora.readers.coco_captions import read_objects
 from capim.tasks.corpora.readers.forms import LABELS_IN_CELLS, TableRows, is_empty, rows_by_role
-from capim.tasks.corpora.readers.image_texts import lines_of
+from capim.tasks.corpora.readers.samples import TarShards, lines_of, samples_of
 from capim.tasks.corpora.readers.table import holds_images, is_coco
-from capim.tasks.corpora.readers.webdataset import TarShards, samples_of
 
 PROMPTS: Mapping[str, Mapping[str, str | list[str]]] = tomllib.loads(
     Path(__file__).with_name("prompts.toml").read_text(encoding="utf-8")

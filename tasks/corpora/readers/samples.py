@@ -1,7 +1,8 @@
-"""Webdataset: tar shards in which the files of one sample follow one another and share the name up to the first dot.
+"""Samples: an image and its text of the same name, as files (``a.jpg`` and ``a.txt``, also in two folders) or in shards.
 
-Shards are read once from front to back to list and hash their members, with one sample in memory at a time; after that,
-an image takes one seek and one read. https://github.com/webdataset/webdataset
+The shards of webdataset are tar files in which the files of one sample follow one another and share the name up to the
+first dot. They are read once from front to back to list and hash their members, with one sample in memory at a time;
+after that, an image takes one seek and one read. https://github.com/webdataset/webdataset
 """
 
 from __future__ import annotations
@@ -14,24 +15,101 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, TypeAlias
 
 from capim.store.errors import RequestError
-from capim.store.tables import IMAGE_SUFFIXES
+from capim.store.tables import IMAGE_SUFFIXES, read_text, skips_bad_rows
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA, pinned
-from capim.tasks.corpora.build import CaptionRow, ImageRow, SkippedRow
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, SkippedRow
 from capim.tasks.corpora.files import corpus_name, require_folder, texts_in
+from capim.tasks.corpora.images import image_files
 from capim.tasks.corpora.images.decode import image_facts
-from capim.tasks.corpora.images.image_files import LocatedImages
 from capim.tasks.corpora.images.source import path_in
 from capim.tasks.corpora.readers.hub import files_of
-from capim.tasks.corpora.readers.image_texts import Lines, lines_of, refuse_several
 
+Lines: TypeAlias = Literal["one", "each"]
+
+_NO_CAPTIONS = ("readme", "license", "licence", "notice", "changelog", "requirements", "classes")
 _NAME = re.compile(r"^((?:.*/)?[^./][^.]*)\.([^/]+)$")
 _KEY = re.compile(r"^(\d+)\+(\d+)@(.+)$")
 _LARGEST_TEXT = 1 << 20
 _GLANCE = 100  # files of a shard, by which the ends of their names are shown
+
+
+def read_image_texts(
+    root: str | Path,
+    *,
+    images: str | Path | None = None,
+    captions_in_file: Lines | None = None,
+    language: str = "en",
+    name: str | None = None,
+) -> Corpus:
+    """Return the images of a folder that have a text file, in the order of the paths of the text files.
+
+    An image's id is the path of its text without ``.txt``. ``README.txt`` and its like are no captions.
+
+    Args:
+        root: Folder of the text files, searched with all folders below it.
+        images: Folder of the images; ``root`` unless given.
+        captions_in_file: ``one`` if a whole text is one caption, ``each`` if each of its lines is one. It has to be
+            given if any text has several lines.
+
+    Raises:
+        RequestError: There is no text file, a text or an image is missing, or a text is empty; lists every fault.
+    """
+    folder = require_folder(root, "corpus folder")
+    faults = Faults(str(folder))
+    texts = {file.removesuffix(".txt"): read_text(folder / file) for file in text_files(folder)}
+    if not texts:
+        raise RequestError(f"{folder}: no text files in it; expected a .txt file with the name of each image")
+    if captions_in_file is None:
+        refuse_several([f"{name}.txt" for name, text in texts.items() if len(lines_of(text)) > 1], folder)
+    captions = list(_captions(texts.items(), captions_in_file == "each", language, faults))
+    rows = [ImageRow(name) for name in texts]
+    located = image_files.locate_images(rows, images or folder, origin=folder)
+    described = {row.key for row in located.rows}
+    bare = [
+        file
+        for file in image_files.images_below(Path(images or folder))
+        if file not in described and image_files.without_image_suffix(file) not in texts
+    ]
+    if not skips_bad_rows():
+        for file in bare:
+            faults.add('images without a text file; write it, or leave them out with missing = "skip"', repr(file))
+    faults.raise_any()
+    located.skipped.extend(SkippedRow(file, "no text file") for file in bare)
+    return located.corpus(name or corpus_name(folder), captions, origin=str(folder))
+
+
+def text_files(folder: Path) -> Iterator[str]:
+    """Return the paths of the texts below a folder, relative to it; ``README.txt`` and its like are left out."""
+    for file in image_files.files_below(folder):
+        if file.endswith(".txt") and Path(file).stem.lower() not in _NO_CAPTIONS:
+            yield file
+
+
+def refuse_several(names: Sequence[str], where: object) -> None:
+    """Raise ``RequestError`` for texts of several lines without an option that says if each line is a caption."""
+    if names:
+        raise RequestError(
+            f"{where}: {len(names)} text files have several lines, the first {names[0]}; write captions_in_file = "
+            '"each" if each line is a caption, or captions_in_file = "one" if a text is one caption'
+        )
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text that are not blank, without the blanks around them."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _captions(texts: Iterable[tuple[str, str]], each_line: bool, language: str, faults: Faults) -> Iterator[CaptionRow]:
+    for name, text in texts:
+        lines = lines_of(text) if each_line else [text.strip()]
+        if not any(lines):
+            faults.add("text files without text", f"{name}.txt")
+        for number, line in enumerate(lines):
+            yield CaptionRow(f"{name}#{number}", name, line, language=language)
 
 
 @dataclass(frozen=True)
@@ -82,7 +160,7 @@ def read_webdataset(
     files = sorted(file for file in folder.glob(shards) if file.is_file())  # a pipe never ends
     if not files:
         raise RequestError(f"{folder}: no file matches shards = {shards!r}; check the folder and the pattern")
-    found, captions, several = LocatedImages([], TarShards(folder), []), list[CaptionRow](), list[str]()
+    found, captions, several = image_files.LocatedImages([], TarShards(folder), []), list[CaptionRow](), list[str]()
     for file, sample, image, texts in samples_of(folder, files, caption.lower()):
         if image is None or not texts:
             lacking = "no image" if image is None else f"no {caption} caption"

@@ -10,7 +10,7 @@ import pytest
 from capim.store.errors import RequestError
 from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.files import require_file
-from capim.tasks.corpora.readers.webdataset import TarShards, read_cc3m, read_webdataset
+from capim.tasks.corpora.readers.samples import TarShards, read_cc3m, read_webdataset
 from tests.corpora.own_data import contents, png, refusal, shard
 
 
