@@ -1,4 +1,4 @@
-"""Samples: an image and its text of the same name, as files (``a.jpg`` and ``a.txt``, also in two folders) or in shards.
+"""Samples: an image and its text of the same name, as files (``a.jpg``, ``a.txt``, also in two folders) or in shards.
 
 The shards of webdataset are tar files in which the files of one sample follow one another and share the name up to the
 first dot. They are read once from front to back to list and hash their members, with one sample in memory at a time;
