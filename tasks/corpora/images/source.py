@@ -126,25 +126,21 @@ class Downloads:
         if not url.startswith(("https://", "http://")):
             raise PermissionError(f"{url!r} is not a web address")
         for attempt in range(_ATTEMPTS):
+            sleep(0.5 * attempt**2)
             try:
                 with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - scheme checked above
                     data: bytes = answer.read(_LARGEST + 1)
                 if len(data) > _LARGEST:
                     raise OSError(f"{url}: more than {_LARGEST:,} bytes")
-                if answer.length:  # the bytes that are still to come, if the server said how many there are
-                    raise http.client.IncompleteRead(data, answer.length)
+                if not answer.length:  # the bytes that are still to come, if the server said how many there are
+                    return data
+                reason = f"{answer.length:,} of its bytes did not come"
             except urllib.error.HTTPError as error:
                 if error.code < 500:
                     raise OSError(f"{url}: {error.code} {error.reason}") from error
                 reason = f"{error.code} {error.reason}"
-            except urllib.error.URLError as error:
-                reason = str(error.reason)
-            except http.client.HTTPException as error:
-                reason = repr(error)
-            else:
-                return data
-            if attempt + 1 < _ATTEMPTS:
-                sleep(0.5 * 2**attempt)
+            except (urllib.error.URLError, http.client.HTTPException) as error:
+                reason = str(getattr(error, "reason", repr(error)))
         raise OSError(f"{url}: {reason} ({_ATTEMPTS} attempts)")
 
 
