@@ -110,10 +110,6 @@ def test_images_without_a_file_are_an_error_or_a_listed_skip(put: Put, folder: P
     assert texts(corpus) == [("a.png", "one")]
     put({"pairs.csv": "image,caption,negative\na.png,x,y\ngone.png,z,w\n"})
     assert table(folder / "pairs.csv", missing="skip").captions["text"].to_pylist() == ["x", "y"]
-    put({"quadruples.csv": "image_0,image_1,caption_0,caption_1\na.png,gone.png,x,y\na.png,b.png,z,w\n"})
-    quadruples = table(folder / "quadruples.csv", missing="skip")
-    assert quadruples.quadruples["id"].to_pylist() == ["row2"]
-    assert quadruples.captions["text"].to_pylist() == ["x", "z", "w"]
 
 
 CELLS = '{"image": {"bytes": "x"}, "caption": "a"}\n{"image": "a.png", "caption": 7}\n{"image": "b.png", "caption": []}'
