@@ -20,7 +20,7 @@ from capim.store.forms import FORMS, NO_COLUMNS, Columns, renamed
 from capim.store.schema import Published, Result
 from capim.store.tables import open_table, read_json, suffix_of
 from capim.store.types import digest16
-from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
+from capim.tasks.corpora import JUDGED_TASKS
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import ALL_QUADRUPLES, I2T_ANY, JUDGED_QUERIES, T2I_ALL
 

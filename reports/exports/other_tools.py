@@ -26,7 +26,7 @@ from capim.reports.rows.standing import Task, headline_tasks
 from capim.store.errors import RequestError
 from capim.store.schema import Result
 from capim.store.types import Corpus, EncoderSpec
-from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
+from capim.tasks.corpora import JUDGED_TASKS, LANGUAGES
 from capim.tasks.metrics.retrieval import MRR
 from capim.tasks.metrics.table import HEADLINES
 from capim.tasks.protocols import EVERY, Protocol

@@ -49,10 +49,9 @@ from capim.store.plugins import OWN
 from capim.store.schema import texts
 from capim.store.tables import SUFFIXES, skipping_bad_rows
 from capim.store.types import Corpus, name_fault
-from capim.tasks.corpora import CORPORA, named_elsewhere
+from capim.tasks.corpora import CORPORA, JUDGED_TASKS, named_elsewhere
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.images.image_files import any_below
-from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
 from capim.tasks.corpora.readers.judged import task_reader
 from capim.tasks.corpora.readers.published import UNPUBLISHED, table_reader

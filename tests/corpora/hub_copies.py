@@ -17,8 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from capim.tasks.corpora import CORPORA
-from capim.tasks.corpora.judged_tasks import JudgedTask, SubsetCounts
+from capim.tasks.corpora import CORPORA, JudgedTask, SubsetCounts
 from tests.corpora.own_data import csv_file, jpeg, publish
 
 

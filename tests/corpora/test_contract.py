@@ -10,10 +10,9 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.tasks.contract import check_corpus
-from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora import CORPORA, JUDGED_TASKS
 from capim.tasks.corpora.check import corpus_facts
 from capim.tasks.corpora.description import description_model, load_reader, open_corpus
-from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.subset import index_images
 from tests.corpora import local_copies
 

@@ -13,9 +13,8 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.schema import StoredCorpus
-from capim.tasks.corpora import CORPORA, named_elsewhere, pinned
+from capim.tasks.corpora import CORPORA, JUDGED_TASKS, named_elsewhere, pinned
 from capim.tasks.corpora.description import open_corpus, reader_call
-from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.naming import (
     CorpusToRead,
     corpus_to_read,

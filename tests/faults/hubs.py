@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
+from capim.tasks.corpora import JUDGED_TASKS
 from capim.tasks.encoders import entry_of
 from tests.faults.fault import Scene, expect, faults
 from tests.hub.double import HubDouble

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from capim.tasks.corpora import CORPORA, pinned
+from capim.tasks.corpora import CORPORA, JUDGED_TASKS, pinned
 from capim.tasks.corpora.description import open_corpus
-from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from tests.corpora import hub_copies, local_copies
 from tests.corpora.own_data import contents
 from tests.hub import models

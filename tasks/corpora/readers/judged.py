@@ -23,10 +23,10 @@ from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLITS, TONGUES, te
 from capim.store.sets.lists import cells_of, finite
 from capim.store.tables import SUFFIXES, open_table, read_json, suffix_of, uncompressed
 from capim.store.types import Corpus, digest16
+from capim.tasks.corpora import JUDGED_TASKS, LANGUAGES, JudgedTask, SubsetCounts
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow
 from capim.tasks.corpora.files import choose_split, corpus_name, require_folder, require_known, said
 from capim.tasks.corpora.images.image_files import LocatedImages, images_below, locate_images, without_image_suffix
-from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES, JudgedTask, SubsetCounts
 from capim.tasks.corpora.readers.forms import TableRows, form_of, rows_by_role
 from capim.tasks.corpora.readers.hub import configs_of, load_split
 from capim.tasks.corpora.readers.table import holds_images, shards_in, table_columns

@@ -17,9 +17,9 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.sets.columns_read import told
 from capim.store.types import Corpus
+from capim.tasks.corpora import JUDGED_TASKS, SubsetCounts
 from capim.tasks.corpora.check import check_corpus, corpus_facts
 from capim.tasks.corpora.description import open_corpus, reader_call
-from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, SubsetCounts
 from capim.tasks.corpora.readers import hub
 from capim.tasks.corpora.readers import judged as judged_reader
 from tests.corpora.own_data import contents, json_lines, png, publish, refusal, write
