@@ -23,6 +23,7 @@ from capim.reports.elements.tables import link, names, numbers, pivot, texts
 from capim.reports.render import render_html, values_of
 from capim.reports.rows.reading import APART
 from capim.reports.rows.snapshot import state_after
+from capim.reports.rows.standing import conclusions
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore
 from capim.store.current import grouped
@@ -60,7 +61,7 @@ def grid(request: Request) -> Response:
         return HTMLResponse(
             render_html(report, saved=True), headers={"Content-Disposition": 'attachment; filename="capim.html"'}
         )
-    tasks = [task for conclusion in snapshot.conclusions for task in conclusion.tasks]
+    tasks = [task for of in conclusions(snapshot.data).values() for task in of]
     of_task = " OR ".join("(corpus = ? AND protocol = ? AND metric = ?)" for _ in tasks) or "FALSE"
     statement = Statement(
         sql=f"""SELECT corpus, protocol, metric, encoder, value, ci_low, ci_high, n_queries, n_clusters

@@ -25,7 +25,7 @@ from capim.reports.exports.tabular import csv_bytes
 from capim.reports.render import TEMPLATES, html_templates
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
-from capim.reports.rows.standing import Conclusion, conclusions
+from capim.reports.rows.standing import conclusions
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.store.sql import TableCache, version_of
@@ -166,15 +166,10 @@ class StoreSnapshot:
         return read_report_data(self.store, gallery=False)
 
     @cached_property
-    def conclusions(self) -> list[Conclusion]:
-        """The tests' conclusions for each corpus, in the order of the grid."""
-        return conclusions(self.data)
-
-    @cached_property
     def evaluated(self) -> Mapping[tuple[str, str], EvaluatedTask]:
         """Corpus and protocol to the evaluated task; the headline protocols of a corpus first."""
         found: dict[tuple[str, str], EvaluatedTask] = {}
-        for corpus in dict.fromkeys([*(each.corpus for each in self.conclusions), *self.data.corpus_names()]):
+        for corpus in dict.fromkeys([*conclusions(self.data), *self.data.corpus_names()]):
             groups: dict[Protocol, list[str]] = {}
             for protocol in with_outcomes(self.data.protocols(corpus)):
                 groups[protocol] = [protocol.id]

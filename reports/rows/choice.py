@@ -191,7 +191,7 @@ def contenders(made: Choice) -> list[str]:
 
 def overall(data: ReportData) -> Choice:
     """Return the choice with equal weights, which a report recommends; only of results in percent."""
-    tasks = [task for conclusion in conclusions(data) for task in conclusion.tasks]
+    tasks = [task for of in conclusions(data).values() for task in of]
     weights = equal_weights(data, tasks)
     return choose(data, weights, {}) if weights else Choice(order=(), out={}, same={})
 

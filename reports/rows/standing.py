@@ -202,31 +202,23 @@ def broken(data: ReportData, tasks: Sequence[Task]) -> list[str]:
     return [n for n in data.encoder_names() if tasks and all(at_chance(data, *task[:3], n) for task in tasks)]
 
 
-class Conclusion(NamedTuple):
-    """A corpus with headline results: its tasks, and the encoders with a value in every one, by the sum that counts."""
+def conclusions(data: ReportData) -> dict[str, list[Task]]:
+    """Return corpus -> headline tasks, of corpora with an encoder that has a value in every one.
 
-    corpus: str
-    tasks: tuple[Task, ...]
-    order: tuple[str, ...]
-
-
-def conclusions(data: ReportData) -> list[Conclusion]:
-    """Return one for each corpus with headline results: search first, then languages, then compositional corpora."""
-    found = []
+    In the order of the board: search first, then languages, then compositional corpora.
+    """
+    found: dict[str, list[Task]] = {}
     for corpus in data.corpus_names():
-        tasks = tuple(headline_tasks(data, corpus))
+        tasks = headline_tasks(data, corpus)
         by_task = [values(data, task) for task in tasks]
-        names = [name for name in data.encoder_names(corpus) if tasks and all(name in of for of in by_task)]
-        if names:
-            counts = [values(data, task) for task in counted_tasks(data, tasks)] or by_task
-            order = sorted(names, key=lambda name: (-sum(of[name] for of in counts), name))
-            found.append(Conclusion(corpus, tasks, tuple(order)))
+        if tasks and any(all(name in of for of in by_task) for name in data.encoder_names(corpus)):
+            found[corpus] = tasks
 
-    def place(conclusion: Conclusion) -> tuple[bool, bool]:
-        of = Protocol.of(conclusion.tasks[0].protocol)
+    def place(corpus: str) -> tuple[bool, bool]:
+        of = Protocol.of(found[corpus][0].protocol)
         return not of.is_retrieval, not of.is_combined
 
-    return sorted(found, key=place)
+    return {corpus: found[corpus] for corpus in sorted(found, key=place)}
 
 
 def languages(data: ReportData, corpus: str) -> list[str]:

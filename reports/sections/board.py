@@ -39,7 +39,7 @@ _HUB = re.compile(r"(?:hf-hub:)?([\w-][\w.-]*/\w+[-.][\w.-]+)")
 def board(data: ReportData) -> Board:
     """Return the answer of a report."""
     found = standing.conclusions(data)
-    tasks = [task for conclusion in found for task in conclusion.tasks]
+    tasks = [task for of in found.values() for task in of]
     if not tasks:
         return Board(id="answer", says=((NO_RESULT, False),), sure=(), notes=data.states)
     weights = choice.equal_weights(data, tasks)
@@ -62,7 +62,7 @@ def board(data: ReportData) -> Board:
         suspects=tuple(_compared(data, suspects, "more suspect value")),
         published=tuple(_compared(data, published, "more published value")),
         notes=(*_since(data, changes), *_unread(data), *data.states),
-        cards=tuple(_card(data, each.corpus, each.tasks) for each in found),
+        cards=tuple(_card(data, corpus, of) for corpus, of in found.items()),
         of=_over(counted),
         columns=_columns(data, tasks, counted, wide, kept),
         facts=tuple(facts),

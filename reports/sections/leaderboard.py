@@ -22,7 +22,7 @@ def section(data: ReportData) -> Section:
     """Return every result, by corpus and protocol, and the metrics of several protocols by metric."""
     views = [
         (corpus, label, table)
-        for corpus in dict.fromkeys([*(each.corpus for each in conclusions(data)), *data.corpus_names()])
+        for corpus in dict.fromkeys([*conclusions(data), *data.corpus_names()])
         for label, table in [*_by_protocol(data, corpus), *_by_metric(data, corpus)]
     ]
     notes = tuple(text for corpus in data.corpus_names() for text in _not_verified(data, corpus))

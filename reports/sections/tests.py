@@ -18,7 +18,7 @@ from capim.reports.rows import standing
 from capim.reports.rows.choice import overall
 from capim.reports.rows.report_data import ReportData, ends
 from capim.reports.rows.speed import image_rate, speed_ratio
-from capim.reports.rows.standing import Conclusion, Task, about_corpora, claimed, contenders, stand
+from capim.reports.rows.standing import Task, about_corpora, claimed, contenders, stand
 from capim.store.schema import Comparison, Result
 from capim.store.types import MetricFacts
 
@@ -40,7 +40,7 @@ def sure_section(data: ReportData) -> Section:
 def evidence(data: ReportData) -> tuple[str, ...]:
     """Return the tests behind the answer, one line for every corpus, and which statements share which budget."""
     found = standing.conclusions(data)
-    lines = (line for each in found for line in (_tests(data, each), *words.weights(data, each.tasks)))
+    lines = (line for tasks in found.values() for line in (_tests(data, tasks), *words.weights(data, tasks)))
     if not found:
         return ()
     return (*filter(None, lines), *_ranks(data), *_faster(data), *words.budgets(data), *data.larger_families)
@@ -59,11 +59,11 @@ def _faster(data: ReportData) -> list[str]:
     ]
 
 
-def _tests(data: ReportData, conclusion: Conclusion) -> str:
+def _tests(data: ReportData, tasks: list[Task]) -> str:
     """Return the tests of a corpus: for every task with contenders, the highest minus its closest; or nothing."""
     said: dict[str, list[str]] = {}
     compared = []
-    for task in conclusion.tasks:
+    for task in tasks:
         best, *others = [row.encoder for row in contenders(data, *task[:3])] or [""]
         if not best:
             continue
@@ -82,7 +82,7 @@ def _tests(data: ReportData, conclusion: Conclusion) -> str:
         text = f"{task.title} {words.difference(metric, row.difference)} ({', '.join(filter(None, inner))})"
         said.setdefault(f"{best} minus {rival}", []).append(text)
     pairs = (f"{pair}: {', '.join(of)}" for pair, of in said.items())
-    return f"{conclusion.corpus}, {'; '.join(pairs)}. {words.settled(compared)}".rstrip() if said else ""
+    return f"{tasks[0].corpus}, {'; '.join(pairs)}. {words.settled(compared)}".rstrip() if said else ""
 
 
 def _ranks(data: ReportData) -> Iterator[str]:
