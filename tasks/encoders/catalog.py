@@ -28,6 +28,7 @@ from capim.tasks.encoders.adapters import (
     is_own_code,
 )
 from capim.tasks.encoders.checkpoint import repository_of
+from capim.tasks.encoders.public_names import row_of, short_name
 
 log = logging.getLogger(__name__)
 FACTS = ("parameters", "memory_mb", "context", "languages", "released", "training", "trained_on", "link", "pinned_by")
@@ -186,8 +187,6 @@ def entry_of(encoder: str | Mapping[str, Any]) -> CatalogEntry:
     if not isinstance(encoder, str):
         return entry_from(str(encoder.get("name", "")), encoder)
     if "/" in encoder:
-        from capim.tasks.encoders.public_names import row_of
-
         return _by_checkpoint(encoder) or entry_from(stored_name(encoder), row_of(encoder)[0])
     rows = _own_rows() if encoder in _own_rows() else catalog()  # without a look at the packages where none is needed
     if encoder not in rows:
@@ -209,8 +208,6 @@ def recognised(encoder: str) -> str:
     """Return the line that says what a public name stands for; empty for any other name."""
     if "/" not in encoder:
         return ""
-    from capim.tasks.encoders.public_names import row_of
-
     row = _by_checkpoint(encoder)
     if row is not None:
         return f"{encoder} is {row.name} of the catalog"
@@ -219,8 +216,6 @@ def recognised(encoder: str) -> str:
 
 def stored_name(public: str) -> str:
     """Return the stored name of a model with a public name: the catalog's for its checkpoint, or the last part."""
-    from capim.tasks.encoders.public_names import short_name
-
     if (row := _by_checkpoint(public)) is not None:
         return row.name
     short = short_name(public)

@@ -283,9 +283,8 @@ def downloads_of(spec: EncoderSpec) -> dict[str, int]:
         return {}
     repository, weights = source_of(spec)
     needed = [(repository, spec.revision, weights)]
-    of_base = (
-        weights if adapter_named(spec.adapter).lora else ()
-    )  # other related repositories hold code or a configuration
+    # other related repositories hold code or a configuration
+    of_base = weights if adapter_named(spec.adapter).lora else ()
     needed += [(name, commit, of_base) for name, commit in pins_of(spec).items() if is_commit(commit)]
     return {
         f"{name}/{file}": n_bytes

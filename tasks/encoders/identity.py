@@ -297,14 +297,9 @@ def identity_gap(spec: EncoderSpec) -> str | None:
 
     Any other model is identified by all files of its folder, repository or package.
     """
-    in_file = spec.checkpoint == spec.adapter and ".py:" in spec.adapter
-    path = (
-        own_module(spec.adapter)
-        if in_file
-        else local_path(spec.checkpoint)
-        if adapter_named(spec.adapter).is_file
-        else None
-    )
+    path = local_path(spec.checkpoint) if adapter_named(spec.adapter).is_file else None
+    if spec.checkpoint == spec.adapter and ".py:" in spec.adapter:
+        path = own_module(spec.adapter)
     if path is None or pins_of(spec).keys() - {path.name} or declared_files(path) is not None:
         return None
     return (

@@ -17,8 +17,8 @@ from safetensors.torch import save_file
 
 from capim.store.types import Embeddings, EncoderSpec
 from capim.tasks.encoders import catalog, encode_captions, load_encoder, pixels, resolve, spec_of
-from capim.tasks.encoders.adapters import dual_families
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
+from capim.tasks.encoders.adapters.recognition import DUAL_FAMILIES
 from capim.tasks.encoders.checkpoint import folder_of
 from capim.tasks.encoders.conformance import CHECKS, check_encoder, check_loaded
 from capim.tasks.encoders.weights import MissingWeightsError, read_tensors
@@ -99,7 +99,7 @@ def test_what_is_wrong_with_a_model_fails_its_check(name, spoil, checks, loaded)
 @pytest.mark.parametrize(
     ("name", "families", "kind", "change"),
     [
-        ("siglip", dual_families.FAMILIES, "siglip", {"padding": "longest"}),
+        ("siglip", DUAL_FAMILIES, "siglip", {"padding": "longest"}),
         ("colpali", FAMILIES, "paligemma", {"prefix_attention": False}),
     ],
 )

@@ -1,8 +1,8 @@
 """Dual encoders of transformers: one tower for images, one for captions, one vector each.
 
-The families (:mod:`.dual_families`) differ in how captions are padded, whether the model takes an attention mask, and
-whether captions are lower-cased. The vector is ``pooler_output`` of ``get_image_features`` and ``get_text_features``,
-which transformers leaves unnormalised.
+The families (``recognition.DUAL_FAMILIES``) differ in how captions are padded, whether the model takes an attention
+mask, and whether captions are lower-cased. The vector is ``pooler_output`` of ``get_image_features`` and
+``get_text_features``, which transformers leaves unnormalised.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters.dual_families import FAMILIES
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of, tokenize
+from capim.tasks.encoders.adapters.recognition import DUAL_FAMILIES
 from capim.tasks.encoders.checkpoint import complete_folder
 from capim.tasks.encoders.pixels import pipeline_of_processor
 from capim.tasks.encoders.tensors import DTYPES
@@ -25,12 +25,12 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
 
     folder = complete_folder(spec)
     config = AutoConfig.from_pretrained(folder)
-    if config.model_type not in FAMILIES:
+    if config.model_type not in DUAL_FAMILIES:
         raise RequestError(
             f"encoder {spec.name!r}: {spec.checkpoint} is a {config.model_type!r} model; adapter hf_dual loads "
-            f"{', '.join(FAMILIES)}"
+            f"{', '.join(DUAL_FAMILIES)}"
         )
-    family = FAMILIES[config.model_type]
+    family = DUAL_FAMILIES[config.model_type]
     # without dtype, transformers 5 takes the type of the file
     model = AutoModel.from_pretrained(folder, dtype=DTYPES[spec.precision], attn_implementation="sdpa")
     # Pillow resizes as in training; torchvision's resize differs by up to 0.015

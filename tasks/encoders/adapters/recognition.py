@@ -1,13 +1,15 @@
-"""The adapter that loads a repository, by its files: one function for each form, without torch."""
+"""The adapter that loads a repository, by its files: one function for each form, without torch.
+
+Also how the dual encoders of transformers take their captions, by the type in their files.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from capim.store.types import VectorKind
-from capim.tasks.encoders.adapters.dual_families import FAMILIES as DUAL
 
 ReadJson = Callable[[str], Mapping[str, Any]]  # file name -> contents, empty if there is no such file
 Other: TypeAlias = Callable[[str], ReadJson]  # another repository, such as a base model -> what reads its files
@@ -95,7 +97,7 @@ def of_colpali_engine(read: ReadJson, other: Other) -> Fit | None:
 def of_transformers(read: ReadJson, other: Other) -> Fit | None:
     """Recognise a dual encoder of transformers by its model type."""
     config = read("config.json")
-    if config.get("model_type") not in DUAL:
+    if config.get("model_type") not in DUAL_FAMILIES:
         return None
     full = _with_defaults(config)
     dim = getattr(full, "projection_dim", None) or full.vision_config.hidden_size
@@ -124,3 +126,35 @@ def _with_defaults(config: Mapping[str, Any]) -> Any:
     from transformers import AutoConfig
 
     return AutoConfig.for_model(**config)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DualEncoderFamily:
+    """How one architecture takes its captions.
+
+    Attributes:
+        padding: ``longest``: to the longest caption of the batch, because the model ignores padding. ``fixed``: always
+            to the model's length, because it was trained to see the padding.
+        mask: True if the attention mask is passed. SigLIP was trained without one, and passing it changes its vectors.
+        lower_case: True if captions are lower-cased as in training; not every tokenizer does it.
+        max_length: Tokens, where the text tower has more positions than the model was trained with.
+    """
+
+    padding: Literal["longest", "fixed"]
+    mask: bool
+    lower_case: bool = False
+    max_length: int | None = None
+
+
+DUAL_FAMILIES: dict[str, DualEncoderFamily] = {
+    # also MetaCLIP 1; attention is causal, so that padding after the end of a caption cannot reach it, masked or not
+    "clip": DualEncoderFamily(padding="longest", mask=False),
+    "metaclip_2": DualEncoderFamily(padding="longest", mask=False),
+    # https://huggingface.co/docs/transformers/model_doc/siglip: trained with padding="max_length", no mask
+    "siglip": DualEncoderFamily(padding="fixed", mask=False, lower_case=True),  # also SigLIP 2 at fixed resolution
+    "siglip2": DualEncoderFamily(padding="fixed", mask=False, lower_case=True),  # SigLIP 2 NaFlex
+    "tipsv2": DualEncoderFamily(padding="fixed", mask=True),  # Tipsv2Processor; its tokenizer lower-cases
+    "altclip": DualEncoderFamily(padding="longest", mask=True, max_length=77),
+    # context_length of cn_clip.tokenize
+    "chinese_clip": DualEncoderFamily(padding="longest", mask=True, max_length=52),
+}
