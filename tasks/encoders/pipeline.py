@@ -33,6 +33,7 @@ _MOST_CAPTIONS = 8  # a batch of very short captions has at most this many times
 _PADDING = 8  # a caption joins a batch if it is at most an eighth shorter than the longest one
 _PIECES = re.compile(r"[a-zA-Z]{1,12}|[^\W\d]{1,3}|\S")
 _CHUNK = 8  # images that one worker decodes and prepares at a time
+_MOST_WORKERS = 16
 _AHEAD_OF_MODEL = 3  # batches that are prepared in advance
 _PER_WORKER = 2  # chunks in advance for each worker; with fewer, workers wait for the model to take a batch
 _AHEAD_OF_CALLER = 3  # batches that go through the model while the caller stores one
@@ -113,7 +114,7 @@ class _PreparedBatch(NamedTuple):
 
 
 def encode_stream(
-    encoder: Encoder, work: ImageWork | CaptionWork, *, batch_size: int, workers: int | None = None
+    encoder: Encoder, work: ImageWork | CaptionWork, *, batch_size: int
 ) -> Generator[EncodedBatch, None, None]:
     """Encode all items; yield each batch as soon as it is done, not in the order of the items.
 
@@ -126,17 +127,16 @@ def encode_stream(
         encoder: A loaded model.
         work: The images or captions.
         batch_size: Items of one forward pass.
-        workers: Threads that read, decode and prepare; None: as many as there are cores, at most 16.
 
     Raises:
-        RequestError: If ``batch_size`` or ``workers`` is less than 1.
+        RequestError: If ``batch_size`` is less than 1.
         WorkError: If an image cannot be read or decoded, if a single item does not fit into memory, or if a vector is
             not finite. Batches that were yielded before are correct and complete.
     """
-    if batch_size < 1 or (workers is not None and workers < 1):
-        raise RequestError(f"batch size and workers must be at least 1, got {batch_size} and {workers}")
+    if batch_size < 1:
+        raise RequestError(f"batch size must be at least 1, got {batch_size}")
     plan = plan_batches(encoder, work, batch_size)
-    workers = workers or min(16, usable_cores())
+    workers = min(_MOST_WORKERS, usable_cores())  # that read, decode and prepare
     ahead = _AHEAD_OF_MODEL
     if isinstance(work, ImageWork):
         ahead = max(ahead, _PER_WORKER * workers // math.ceil(batch_size / _CHUNK))

@@ -53,6 +53,4 @@ def finished(name: str, part: Callable[..., list[Row]], card: Card, *, quick: bo
         traceback.print_exc()
         rows = [Row(f"{name}: failed", None, "", note=f"{type(error).__name__}: {error}"[:200])]
     sys.stderr.write(f"{name}: {time.perf_counter() - begun:.0f} s\n")
-    for row in rows:
-        sys.stderr.write(f"  {row.name}: {row.figure} ({row.bar}) | {row.note}\n")
     return rows

@@ -46,19 +46,6 @@ def test_related_repositories_are_pinned_and_enter_the_fingerprint(family) -> No
         assert replace(resolved, options=moved).fingerprint != resolved.fingerprint
 
 
-def test_a_folder_is_its_contents(tmp_path) -> None:
-    (tmp_path / "a.txt").write_text("1")
-    first = digest_of(tmp_path)
-    (tmp_path / ".cache").mkdir()
-    (tmp_path / ".cache" / "x").write_text("ignored")
-    assert digest_of(tmp_path) == first
-    (tmp_path / "a.txt").write_text("2")
-    assert digest_of(tmp_path) != first
-    fixed = replace(spec(), checkpoint=str(tmp_path), revision=first)
-    with pytest.raises(RequestError, match=f"has digest {digest_of(tmp_path)}, but the spec names {first}"):
-        resolve(fixed)
-
-
 @pytest.mark.parametrize("checkpoint", ["package:tiny/none", "/nowhere/model", "./nowhere", "model.py"])
 def test_a_path_that_does_not_exist_is_named(checkpoint) -> None:
     with pytest.raises(RequestError, match="does not exist"):

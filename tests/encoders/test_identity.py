@@ -141,17 +141,20 @@ def test_a_model_in_a_folder_is_loaded_from_files_that_its_identity_covers(
     assert digest_of(folder) == spec.revision
 
 
-def test_a_linked_folder_counts_and_a_link_to_above_does_not_end_in_a_circle(tmp_path) -> None:
-    (tmp_path / "shared").mkdir()
-    (tmp_path / "shared" / "config.json").write_text("1")
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "weights.bin").write_text("w")
-    (model / "1_Pooling").symlink_to(tmp_path / "shared")
+def test_a_folder_is_its_files_and_those_of_linked_folders_whatever_these_link_to(tmp_path) -> None:
+    model, shared, hidden = (tmp_path / name for name in ("model", "shared", "model/.cache"))
+    for folder in (model, shared, hidden):
+        folder.mkdir()
+        (folder / "config.json").write_text("1")
+    (model / "1_Pooling").symlink_to(shared)
     (model / "above").symlink_to(model)
     first = digest_of(model)
-    (tmp_path / "shared" / "config.json").write_text("2")
-    assert digest_of(model) != first
+    (hidden / "config.json").write_text("2")
+    assert digest_of(model) == first
+    (shared / "config.json").write_text("2")
+    fixed = EncoderSpec(name="x", adapter="hf_dual", checkpoint=str(model), revision=first, dim=8)
+    with pytest.raises(RequestError, match=f"has digest {digest_of(model)}, but the spec names {first}"):
+        resolve(fixed)
 
 
 def test_a_local_base_model_that_changes_after_resolving_is_refused(copied_family, tmp_path) -> None:

@@ -150,7 +150,8 @@ def test_stopping_early_ends_all_threads() -> None:
     assert threading.active_count() <= before
 
 
-def test_later_images_are_read_while_the_model_computes() -> None:
+def test_later_images_are_read_while_the_model_computes(monkeypatch) -> None:
+    monkeypatch.setattr(pipeline, "usable_cores", lambda: 4)
     encoder, images, read = ToyEncoder(), image_work({str(i): png((i, 0, 0)) for i in range(12)}), threading.Event()
     embed = encoder.embed
 
@@ -164,10 +165,11 @@ def test_later_images_are_read_while_the_model_computes() -> None:
         return images.read(key)
 
     encoder.embed = waiting  # type: ignore[method-assign]
-    assert len(list(encode_stream(encoder, replace(images, read=note), batch_size=2, workers=4))) == 6
+    assert len(list(encode_stream(encoder, replace(images, read=note), batch_size=2))) == 6
 
 
-def test_small_batches_keep_all_workers_busy() -> None:
+def test_small_batches_keep_all_workers_busy(monkeypatch) -> None:
+    monkeypatch.setattr(pipeline, "usable_cores", lambda: 12)
     together = threading.Barrier(12, timeout=20)
     images = image_work({str(i): png((i, 0, 0)) for i in range(24)})
 
@@ -175,7 +177,7 @@ def test_small_batches_keep_all_workers_busy() -> None:
         together.wait()  # broken, were fewer images decoded at a time
         return images.decode(data)
 
-    batches = list(encode_stream(ToyEncoder(), replace(images, decode=decode), batch_size=1, workers=12))
+    batches = list(encode_stream(ToyEncoder(), replace(images, decode=decode), batch_size=1))
     assert len(batches) == 24
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 from safetensors import safe_open
 
 from capim.tasks.corpora.readers.pages import LANGUAGES
-from tests.tiny_models.curriculum import Recipe
+from tests.tiny_models.curriculum import Recipe, page_vocabulary, vocabulary
 from tests.tiny_models.exam import PARTS, examine
+from tests.tiny_models.word_tokenizers import clip_tokenizer, words_of, write_gemma_tokenizer
 
 TINY = Path(__file__).parents[2] / "tasks" / "encoders" / "tiny"
 MODELS = ("clip", "clip-plain", "colpali", "colpali-pages")
@@ -83,3 +85,16 @@ def test_the_script_still_makes_such_a_model(model: str, tmp_path: Path, caplog:
     figures = examine(tmp_path, ["scenes"], n=100 if model == "clip" else 50)
     assert model == "colpali-pages" or figures["t2i/all R@5"] > 0.2  # chance: 0.05, with 50 scenes 0.1
     assert model != "clip" or figures["t2i/all R@1"] > 0.05  # chance: 0.01
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_committed_tokenizer_is_what_the_script_makes(tmp_path: Path, model: str) -> None:
+    words = words_of(page_vocabulary() if model == "colpali-pages" else vocabulary())
+    if model.startswith("clip"):
+        clip_tokenizer(words, max_length=32).save_pretrained(tmp_path)
+    else:
+        write_gemma_tokenizer(words, tmp_path)
+    made, committed = (
+        json.loads((folder / "tokenizer.json").read_text())["model"] for folder in (tmp_path, TINY / model)
+    )
+    assert json.dumps(made, sort_keys=True) == json.dumps(committed, sort_keys=True)
