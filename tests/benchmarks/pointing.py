@@ -16,12 +16,9 @@ from numpy.typing import NDArray
 
 from capim.reports.explanations import token_words
 from capim.store import EmbeddingStore
-from capim.store.schema import texts
-from capim.store.types import Modality
-from capim.store.vectors import grids_of, tokens_of
+from capim.tasks.analyses.vectors import explain_pairs
 from capim.tasks.corpora.readers.pages import parse_page, query_id, questions_to, topic_word
 from capim.tasks.corpora.readers.shapes import SIDE, parse_scene
-from capim.tasks.ranking.maxsim_products import token_similarities
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval, paired_intervals
@@ -49,27 +46,27 @@ class Pointing(NamedTuple):
 
 def pointing_game(store: EmbeddingStore, *, encoder: str, corpus: str, seed: int = 0) -> Pointing:
     """The game over all texts of a corpus of rendered scenes or pages; images are the clusters of the interval."""
-    images, captions = (_vectors(store, encoder, corpus, modality) for modality in ("image", "caption"))
     rows = store.items(corpus, "image").to_pylist()
     place = {row["id"]: position for position, row in enumerate(rows)}
-    other = np.random.default_rng(seed).permutation(len(rows))
+    other = np.random.default_rng(seed).permutation(len(rows)).tolist()
     targets_of = _answers(rows) if any(row["page"] for row in rows) else _things(rows)
+    captions = [row["image_id"] or row["id"] for row in store.items(corpus, "caption").to_pylist()]
+    # not a question of a sample, without the page that answers it
+    targets = {position: targets_of[name] for position, name in enumerate(captions) if name in targets_of}
+    images = [place[of[0].image] for of in targets.values()]
+    own, elsewhere = (
+        explain_pairs(store, encoder=encoder, corpus=corpus, pairs=[*zip(targets, each, strict=True)])
+        for each in (images, [other[image] for image in images])
+    )
     hits: list[tuple[np.bool_, np.floating[Any], np.bool_]] = []
     clusters: list[int] = []
-    for position, caption in enumerate(store.items(corpus, "caption").to_pylist()):
-        targets = targets_of.get(caption["image_id"] or caption["id"])
-        if targets is None:  # a question of a sample, without the page that answers it
-            continue
-        image = place[targets[0].image]
-        tokens, layout = captions[position]
-        [grid] = grids_of(images[image][1])
+    for image, of, here, there in zip(images, targets.values(), own, elsewhere, strict=True):
+        [grid] = here.grids
         boxes = grid.boxes()
         centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-        here, there = (
-            token_similarities(tokens, each[0])[0][:, grid.vectors] for each in (images[image], images[other[image]])
-        )
-        for token, of_image, of_other in zip(tokens_of(layout), here, there, strict=True):
-            named = [target for target in targets if token_words(token) in target.words]
+        maps = (each.similarities[:, grid.vectors] for each in (here, there))
+        for token, of_image, of_other in zip(here.tokens, *maps, strict=True):
+            named = [target for target in of if token_words(token) in target.words]
             if len(named) == 1:
                 left_top, right_bottom = named[0].box.reshape(2, 2)
                 inside: NDArray[np.bool_] = np.all((centres > left_top) & (centres < right_bottom), axis=1)
@@ -78,8 +75,8 @@ def pointing_game(store: EmbeddingStore, *, encoder: str, corpus: str, seed: int
     shares = np.array(hits, dtype=np.float64).T
     of_images = Clusters.of(clusters, len(rows))
     [difference] = paired_intervals(shares, of_images, [(0, 2)], Resampling(seed=seed))
-    own, any_patch, _ = shares.mean(axis=1).tolist()
-    return Pointing(own, any_patch, difference, len(set(clusters)))
+    found, any_patch, _ = shares.mean(axis=1).tolist()
+    return Pointing(found, any_patch, difference, len(set(clusters)))
 
 
 def _things(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Target]]:
@@ -105,15 +102,3 @@ def _answers(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Target]]:
                 word = topic_word(asked.language, asked.kind, asked.topic)
                 targets[query_id(row["document"], number, asked)] = [Target(row["id"], (word,), np.array(asked.box))]
     return targets
-
-
-def _vectors(
-    store: EmbeddingStore, encoder: str, corpus: str, modality: Modality
-) -> list[tuple[NDArray[np.float32], str]]:
-    """Of every item its vectors and their layout, in corpus order."""
-    key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-    found: list[tuple[NDArray[np.float32], str]] = []
-    for rows in store.stored_blocks(key):
-        if rows.layouts is not None:
-            found += zip((each.astype(np.float32) for each in rows.vectors), texts(rows.layouts), strict=True)
-    return found
