@@ -109,24 +109,26 @@ def train_clip(recipe: Recipe) -> tuple[CLIPModel, CLIPProcessor]:
     return model, CLIPProcessor(CLIPImageProcessor(**size), tokenizer)
 
 
-def untrained_colpali(folder: Path, words: Sequence[str], side: int, layers: int) -> tuple[ColPali, ColPaliProcessor]:
-    """ColPali with fresh weights for images of ``side`` pixels, and its processor; writes its tokenizer.
+def colpali_config(
+    folder: Path, words: Sequence[str], side: int, layers: int, *, width: int = WIDTH, patch: int = PATCH
+) -> tuple[PaliGemmaConfig, ColPaliProcessor]:
+    """A ColPali for images of ``side`` pixels, before it has weights, and its processor; writes its tokenizer.
 
     ``layers`` are those of each tower.
     """
     write_gemma_tokenizer(words, folder)
-    n_patches = (side // PATCH) ** 2
+    n_patches = (side // patch) ** 2
     image_processor = SiglipImageProcessor(size={"height": side, "width": side})
     image_processor.image_seq_length = n_patches
     processor = ColPaliProcessor(image_processor=image_processor, tokenizer=AutoTokenizer.from_pretrained(folder))
     ids = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2}
-    tower = {"hidden_size": WIDTH, "num_hidden_layers": layers, "num_attention_heads": 2, "num_image_tokens": n_patches}
+    tower = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 2, "num_image_tokens": n_patches}
     text = ids | tower | {"model_type": "gemma", "vocab_size": len(processor.tokenizer), "num_key_value_heads": 1}
-    text |= {"intermediate_size": 2 * WIDTH, "head_dim": WIDTH // 2, "max_position_embeddings": 256}
-    vision = tower | {"model_type": "siglip_vision_model", "image_size": side, "patch_size": PATCH}
-    vision |= {"intermediate_size": 4 * WIDTH, "projection_dim": WIDTH, "vision_use_head": False}
-    towers = {"text_config": text, "vision_config": vision, "projection_dim": WIDTH, "hidden_size": WIDTH}
-    return ColPali(PaliGemmaConfig(image_token_index=processor.image_token_id, **towers, **ids)), processor
+    text |= {"intermediate_size": 2 * width, "head_dim": width // 2, "max_position_embeddings": 256}
+    vision = tower | {"model_type": "siglip_vision_model", "image_size": side, "patch_size": patch}
+    vision |= {"intermediate_size": 4 * width, "projection_dim": width, "vision_use_head": False}
+    towers = {"text_config": text, "vision_config": vision, "projection_dim": width, "hidden_size": width}
+    return PaliGemmaConfig(image_token_index=processor.image_token_id, **towers, **ids), processor
 
 
 def train_colpali(recipe: Recipe, folder: Path, *, pages: bool = False) -> tuple[ColPali, ColPaliProcessor]:
@@ -134,9 +136,10 @@ def train_colpali(recipe: Recipe, folder: Path, *, pages: bool = False) -> tuple
     torch.manual_seed(recipe.seed)
     rng = random.Random(recipe.seed)
     if pages:  # one layer is enough to read a word, and mixes less of what stands elsewhere
-        model, processor = untrained_colpali(folder, words_of(page_vocabulary()), PAGE_SIDE, layers=1)
+        config, processor = colpali_config(folder, words_of(page_vocabulary()), PAGE_SIDE, layers=1)
     else:
-        model, processor = untrained_colpali(folder, words_of(vocabulary()), SIDE, layers=2)
+        config, processor = colpali_config(folder, words_of(vocabulary()), SIDE, layers=2)
+    model = ColPali(config)
     batches = asked_pages(rng) if pages else captioned_scenes(recipe, rng)
     fit(model.train(), model.parameters(), recipe, _losses(model, processor, batches), weight_decay=0.02)
     return model, processor

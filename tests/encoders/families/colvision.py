@@ -12,30 +12,15 @@ from typing import Any
 
 from tests.encoders.families import later as transformers
 from tests.encoders.families.clip import PATCH, SIDE, TOWER, lively
-from tests.encoders.families.vocabulary import gemma3_tokenizer, gemma_tokenizer, qwen_tokenizer, smolvlm_tokenizer
-
-PATCHES = (SIDE // PATCH) ** 2
+from tests.encoders.families.vocabulary import WORDS, gemma3_tokenizer, qwen_tokenizer, smolvlm_tokenizer
 
 
 def colpali(folder: Path, name: str = "ColPali") -> tuple[Any, Any]:
     import colpali_engine.models as col
 
-    pixels = transformers.SiglipImageProcessor(size={"height": SIDE, "width": SIDE})
-    pixels.image_seq_length = PATCHES
-    processor = col.ColPaliProcessor(image_processor=pixels, tokenizer=gemma_tokenizer(folder))
-    ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1}
-    text = TOWER | ids | {"model_type": "gemma", "vocab_size": len(processor.tokenizer), "num_key_value_heads": 1}
-    text |= {"head_dim": 16, "num_image_tokens": PATCHES, "max_position_embeddings": 256}
-    vision = TOWER | {"model_type": "siglip_vision_model", "image_size": SIDE, "patch_size": PATCH}
-    vision |= {"projection_dim": 32, "num_image_tokens": PATCHES, "vision_use_head": False}
-    config = transformers.PaliGemmaConfig(
-        image_token_index=processor.image_token_id,
-        projection_dim=32,
-        hidden_size=32,
-        **ids,
-        text_config=text,
-        vision_config=vision,
-    )
+    from tests.tiny_models.train import colpali_config
+
+    config, processor = colpali_config(folder, WORDS, SIDE, layers=2, width=TOWER["hidden_size"], patch=PATCH)
     return lively(getattr(col, name)(config)), processor
 
 
