@@ -18,14 +18,13 @@ import torch
 from clip_benchmark.metrics.zeroshot_retrieval import batchify, recall_at_k
 from numpy.typing import NDArray
 
-from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols
-from tests.benchmarks.made import karpathy, unit
+from tests.benchmarks.made import karpathy, near, unit
 from tests.benchmarks.rows import Row, fastest
 
 T = TypeVar("T")
@@ -36,7 +35,9 @@ LARGE_BATCH = 512  # at which CLIP_benchmark's one-hot tensors take the 2 GB of 
 def run(quick: bool = False) -> list[Row]:
     """Rows of RESULTS.md; ``quick`` takes the first 1,000 images, a size at which the ratios are not the claims."""
     corpus = karpathy(limit=1000 if quick else None)
-    images, captions, image_of = synthetic(corpus, dim=DIM)
+    place = {id_: ord_ for ord_, id_ in enumerate(corpus.images["id"].to_pylist())}
+    image_of = np.array([place[id_] for id_ in corpus.captions["image_id"].to_pylist()])
+    images, captions = near(len(place), image_of, DIM, noise=10.0)
     tasks = build_tasks(corpus, protocols_of(corpus))
     product = fastest(lambda: torch.from_numpy(captions) @ torch.from_numpy(images).T)
     ours = fastest(lambda: score_dense(images, captions, tasks))
@@ -132,18 +133,6 @@ def languages(quick: bool) -> list[Row]:
         Row(name, ratio, "times", "<= 3", "torch float32 product", shape),
         Row("languages: peak memory", peak / 2**30, "GiB", "<= 2", note="vectors of one language included"),
     ]
-
-
-def synthetic(corpus: Corpus, *, dim: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
-    """Image vectors in clusters, captions near their image; and the image of every caption."""
-    rng = np.random.default_rng(0)
-    ids = corpus.images["id"].to_pylist()
-    place = {id_: ord_ for ord_, id_ in enumerate(ids)}
-    image_of = np.array([place[id_] for id_ in corpus.captions["image_id"].to_pylist()])
-    topics = rng.standard_normal((len(ids) // 20 + 1, dim), dtype=np.float32)
-    images = topics[rng.integers(len(topics), size=len(ids))] + rng.standard_normal((len(ids), dim), dtype=np.float32)
-    captions = images[image_of] + 10.0 * rng.standard_normal((len(image_of), dim), dtype=np.float32)
-    return unit(images), unit(captions), image_of
 
 
 class Peer(NamedTuple):

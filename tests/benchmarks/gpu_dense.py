@@ -1,6 +1,6 @@
 """Dense scoring on a card, beside the same on the machine's processor.
 
-Vectors are synthetic and made on the card. Sums in another order differ in the last digits, so that ranks may differ
+Vectors are synthetic. Sums in another order differ in the last digits, so that ranks may differ
 where two scores are closer than rounding: ranks are compared with scores in float64, which say between which ranks an
 item can stand; and on vectors of small whole numbers, whose sums are exact in any order, all ranks, ties and lists must
 be equal.
@@ -22,7 +22,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
 from tests.benchmarks.gpu_card import ROUNDING, Card, peak_gib, reset_peak
-from tests.benchmarks.made import both_ways, karpathy, unit
+from tests.benchmarks.made import both_ways, karpathy, near, unit
 from tests.benchmarks.rows import Row, clocked, fastest
 
 DIM = 512
@@ -38,7 +38,7 @@ def dense_rows(card: Card, *, quick: bool) -> list[Row]:
     for n_images, sample in ((len(corpus.images), n_captions), (2000 if quick else 1_000_000, 256)):
         wide = n_images > len(corpus.images)
         some = [replace(to_images, galleries=(np.arange(n_images, dtype=np.int32),))] if wide else tasks
-        images, captions = planted(n_images, to_images.clusters, card.device)
+        images, captions = near(n_images, to_images.clusters, DIM, noise=6.0)
         score = partial(score_dense, images, captions, some)
         reset_peak(card.device)
         seconds = fastest(partial(score, resources=Resources(card.device)), runs=2 if wide else 3)
@@ -127,13 +127,3 @@ def outside_rounding(
         reached += (scores >= own - ROUNDING).sum(dim=1)
     best, worst = outcomes.rank_best[chosen], outcomes.rank_worst[chosen]
     return int(((best < 1 + ahead.cpu().numpy()) | (worst > reached.cpu().numpy())).sum())
-
-
-def planted(n_images: int, image_of: NDArray[np.int32], device: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Unit vectors of images, and of captions near the image that each describes."""
-    torch.manual_seed(0)
-    images = torch.randn(n_images, DIM, device=device)
-    captions = images[torch.from_numpy(image_of).to(device).long()]
-    captions = captions + 6 * torch.randn(captions.shape, device=device)
-    found = [torch.nn.functional.normalize(vectors, dim=1).cpu().numpy() for vectors in (images, captions)]
-    return found[0], found[1]

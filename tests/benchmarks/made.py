@@ -80,6 +80,17 @@ def unit(values: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
     return cast("NDArray[np.float32]", values / np.linalg.norm(values, axis=1, keepdims=True))
 
 
+def near(
+    n_images: int, image_of: NDArray[np.integer], dim: int, *, noise: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Unit vectors of images in clusters of about twenty, and of captions near the image that each describes."""
+    rng = np.random.default_rng(0)
+    topics = rng.standard_normal((n_images // 20 + 1, dim), dtype=np.float32)
+    images = topics[rng.integers(len(topics), size=n_images)] + rng.standard_normal((n_images, dim), dtype=np.float32)
+    captions = images[image_of] + np.float32(noise) * rng.standard_normal((len(image_of), dim), dtype=np.float32)
+    return unit(images), unit(captions)
+
+
 def as_block(ords: NDArray[np.int32], values: NDArray[np.float32], offsets: NDArray[np.int64] | None = None) -> Block:
     """Vectors as a store takes them."""
     n = len(ords)

@@ -103,16 +103,15 @@ def build_like_clip(folder: Path, source: Path) -> None:
     text, vision = config["text_config"], config["vision_config"]
     model = {
         "embed_dim": config["projection_dim"],
-        "quick_gelu": text.get("hidden_act", "quick_gelu") == "quick_gelu",
+        "quick_gelu": True,
         "vision_cfg": {
             "image_size": vision["image_size"], "layers": vision["num_hidden_layers"], "width": vision["hidden_size"],
-            "head_width": vision["hidden_size"] // vision["num_attention_heads"], "patch_size": vision["patch_size"],
-            "mlp_ratio": vision["intermediate_size"] / vision["hidden_size"],
+            "patch_size": vision["patch_size"],
         },
         "text_cfg": {
             "context_length": text["max_position_embeddings"], "vocab_size": text["vocab_size"],
             "width": text["hidden_size"], "heads": text["num_attention_heads"], "layers": text["num_hidden_layers"],
-            "mlp_ratio": text["intermediate_size"] / text["hidden_size"], "hf_tokenizer_name": "own",
+            "hf_tokenizer_name": "own",
         },
     }  # fmt: skip
     _write(folder, model, OPENAI | {"interpolation": "bicubic", "resize_mode": "shortest"}, pickle=False)
