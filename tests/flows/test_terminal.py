@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import fcntl
 import io
 import json
 import os
 import re
 import shlex
 import shutil
-import struct
 import subprocess
 import sys
-import termios
-import threading
 from pathlib import Path
 
 import pytest
@@ -42,30 +38,25 @@ WITH_ROWS = [
 ]
 
 
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 1
+
+
 def on_terminal(*words: str, columns: int = 80) -> tuple[int, str]:
     """Exit code of ``capim WORDS``, and everything that it wrote to a terminal of so many columns."""
-    controller, terminal = os.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    received: list[bytes] = []
-
-    def read() -> None:
-        with contextlib.suppress(OSError):  # what a terminal without writers gives on Linux
-            while block := os.read(controller, 65536):
-                received.append(block)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        with (
-            os.fdopen(terminal, "w", encoding="utf-8") as stream,
-            contextlib.redirect_stdout(stream),
-            contextlib.redirect_stderr(stream),
-        ):
-            code = main(words)
-    finally:
-        reader.join()
-        os.close(controller)
-    return code, b"".join(received).decode().replace("\r\n", "\n")
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(Terminal()) as stream,
+        contextlib.redirect_stderr(stream),
+    ):
+        patch.setattr("os.get_terminal_size", lambda *_: os.terminal_size((columns, 24)))
+        return main(words), stream.getvalue()
 
 
 def _words(command: str, workspace: Path) -> list[str]:
