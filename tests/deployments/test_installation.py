@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,7 +29,7 @@ from capim.deployments.automations import main as apply_automations
 from capim.deployments.serve import main as serve_everything
 from capim.store import EmbeddingStore
 from capim.store.schema import Run
-from capim.store.types import Modality
+from capim.store.types import MODALITIES
 from capim.tasks.prefects.task import ENCODE_LIMIT, artifact_key, asset
 from tests.command import command
 from tests.deployments.conftest import suite_of
@@ -41,7 +42,6 @@ pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(900)]
 CAPIM = str(Path(sys.executable).with_name("capim"))
 ASSET = "prefect.asset.materialization.succeeded"
 SCENES = 80  # of the runs that are stopped in the middle
-N_ITEMS: dict[Modality, int] = {"image": SCENES, "caption": 5 * SCENES}
 ITEMS = 6 * SCENES
 FEW = {
     "corpora": [{"name": "few", "reader": "shapes", "n_scenes": 8}],
@@ -72,23 +72,19 @@ def slow(name: str, encoder: dict[str, Any]) -> dict[str, Any]:
 
 
 def stored(installation: Any, corpus: str) -> int:
-    """Images and captions of the corpus that the store has, sealed or not."""
-    store = EmbeddingStore.open(f"{installation.workspace}/store")
-    total = 0
-    for modality, n_items in N_ITEMS.items():
-        key = store.key(encoder="own", corpus=corpus, modality=modality)
-        total += n_items - len(store.missing(key))
-    return total
+    """Images and captions of the corpus that the store has, sealed or not; 0 before it is registered."""
+    with suppress(LookupError, ValueError):
+        store = EmbeddingStore.open(f"{installation.workspace}/store")
+        keys = [store.key(encoder="own", corpus=corpus, modality=modality) for modality in MODALITIES]
+        return ITEMS - sum(len(store.missing(key)) for key in keys)
+    return 0
 
 
 def is_whole(installation: Any, corpus: str) -> bool:
     """Both sets are sealed and have every item exactly once."""
     store = EmbeddingStore.open(f"{installation.workspace}/store")
-    for modality, n_items in N_ITEMS.items():
-        vectors = store.vectors(encoder="own", corpus=corpus, modality=modality)
-        if not len(vectors.ids) == len(set(vectors.ids)) == n_items:
-            return False
-    return True
+    ids = [store.vectors(encoder="own", corpus=corpus, modality=modality).ids for modality in MODALITIES]
+    return sum(map(len, ids)) == sum(len({*each}) for each in ids) == ITEMS
 
 
 def tasks_of(installation: Any, run: str) -> dict[str, dict[str, Any]]:
@@ -285,7 +281,7 @@ def test_a_worker_killed_in_the_middle_of_an_encode_loses_nothing(installation: 
     with installation.worker("capim-gpu") as worker:
         run = installation.begin("embed/encode-on-gpu", slow("killed", own))
         installation.until("progress is shown", lambda: installation.artifacts(run))
-        installation.until("items are stored", lambda: _some(installation, "killed"))
+        installation.until("items are stored", lambda: stored(installation, "killed") > 10)
         kept = stored(installation, "killed")
         installation.kill(worker)
     assert 0 < kept <= stored(installation, "killed") < ITEMS
@@ -423,7 +419,7 @@ def test_with_the_server_gone_in_the_middle_what_was_encoded_is_kept(installatio
     impatient = {**installation.env, "PREFECT_CLIENT_MAX_RETRIES": "1"}
     process = subprocess.Popen(words, env=impatient, stderr=subprocess.PIPE)
     try:
-        installation.until("items are stored", lambda: _some(installation, "orphaned"))
+        installation.until("items are stored", lambda: stored(installation, "orphaned") > 10)
         installation.stop_server()
         assert stored(installation, "orphaned") < ITEMS
         installation.until("the encode goes on alone", lambda: stored(installation, "orphaned") == ITEMS, seconds=300)
@@ -434,10 +430,3 @@ def test_with_the_server_gone_in_the_middle_what_was_encoded_is_kept(installatio
     assert done.returncode == 0, done.stderr
     assert f"0 items encoded, {ITEMS} were already stored" in done.stderr
     assert is_whole(installation, "orphaned")
-
-
-def _some(installation: Any, corpus: str) -> bool:
-    try:
-        return stored(installation, corpus) > 10
-    except (LookupError, ValueError):  # not registered yet
-        return False
