@@ -181,25 +181,22 @@ def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
 
 
 def _damaged_outcomes(store: EmbeddingStore, imported: Collection[str]) -> tuple[list[str], int, int]:
-    """Compare the outcomes of all evaluations, some at a time; without a readable ledger, all are damaged.
+    """Compare the outcomes of all evaluations with the ledger, some at a time.
 
     Returns the damaged evaluations, the number of others without an entry of the ledger, and that of all rows.
 
     Imported outcomes are also damaged without an entry: they are not read, and no run writes the entry again.
     """
-    entries: pa.Table | None = None
-    with suppress(WorkError):
+    entries = TABLES["derived"].columns.empty_table()
+    with suppress(WorkError):  # of a ledger that cannot be read, which its own check names
         entries = read_where(store.connection, "derived", f"table_name = 'outcomes' AND digest <> '{REMOVED}'")
-    left = set() if entries is None else {*texts(entries["key"])}
+    left = {*texts(entries["key"])}
     damaged, n_unlisted, n_rows = list[str](), 0, 0
     for rows in whole_evaluations(store.connection):
         keys = texts(pc.unique(rows["evaluation"]))
-        if entries is None:
-            damaged += keys
-        else:
-            found = compared("outcomes", rows, entries, keys=keys)
-            damaged += [*found.damaged, *(key for key in found.unlisted if key in imported)]
-            n_unlisted += sum(key not in imported for key in found.unlisted)
+        found = compared("outcomes", rows, entries, keys=keys)
+        damaged += [*found.damaged, *(key for key in found.unlisted if key in imported)]
+        n_unlisted += sum(key not in imported for key in found.unlisted)
         left -= {*keys}
         n_rows += rows.num_rows
     return [*damaged, *sorted(left)], n_unlisted, n_rows

@@ -485,6 +485,18 @@ def test_a_store_that_was_copied_without_its_ledger_is_not_called_sound(workspac
     assert golden.figures(place) == before
 
 
+def test_outcomes_of_a_ledger_that_cannot_be_read_are_not_shown_and_made_again(workspace, tmp_path):
+    place = shutil.copytree(workspace, tmp_path / "unreadable")
+    before = golden.figures(place)
+    for file in data_files(fresh(place), "derived"):
+        file.write_bytes(bytes(100))
+    expect(fresh(place), "outcomes", "incomplete", "are not shown because the ledger lacks them")
+    assert "derived" in drop_all(fresh(place))
+    made(place)
+    assert golden.figures(place) == before
+    assert states(fresh(place)) == {"sound"}
+
+
 @pytest.mark.parametrize("statement", ["SELECT count(*) FROM outcomes", "SELECT rank_best FROM all_outcomes"])
 def test_a_query_of_outcomes_whose_table_is_gone_is_an_error_and_not_0(workspace, tmp_path, statement):
     place = shutil.copytree(workspace, tmp_path / "copied")
