@@ -134,13 +134,13 @@ def check_analysis(analysis: Analysis, corpus: Corpus, *, dim: int = 16) -> list
 
 def _inputs(analysis: Analysis, corpus: Corpus, dim: int) -> Iterator[AnalysisInput]:
     """Yield random vectors of a corpus under every protocol that the analysis applies to."""
-    from capim.tasks.ranking.cosine import score_dense  # torch
-    from capim.tasks.ranking.protocols import build_tasks, protocols_of
+    from capim.tasks.ranking.evaluate import evaluate  # torch
+    from capim.tasks.ranking.protocols import protocols_of
 
     rng = np.random.default_rng(0)
     images, captions = (unit_vectors(rng.standard_normal((len(of), dim))) for of in (corpus.images, corpus.captions))
     chosen = [protocol for protocol in protocols_of(corpus) if analysis.applies(protocol)]
-    for protocol, outcomes in score_dense(images, captions, build_tasks(corpus, chosen)).items() if chosen else ():
+    for protocol, outcomes in evaluate(corpus, chosen, images=images, captions=captions).items():
         [of] = [each for each in chosen if each.id == protocol]
         yield AnalysisInput(corpus=corpus, protocol=of, outcomes={"random": outcomes})
 

@@ -197,9 +197,9 @@ def single_forms(
 
 def single_hits(images: Matrix, queries: Matrix, task: RetrievalTask) -> Scored:
     """Return the outcome of single vectors."""
-    from capim.tasks.ranking.cosine import score_dense
+    from capim.tasks.ranking.cosine import dense_part
 
-    return _scored(partial(score_dense, images, queries, [task], top=1))
+    return _scored(lambda: dense_part(images, queries, [task], top=1).outcomes())
 
 
 def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalTask) -> Scored:

@@ -143,47 +143,11 @@ _DEVICE_PRODUCT = 4096, 4096
 _LEAST = 256  # vectors at once, even with little memory
 
 
-def score_dense(
-    images: VectorRows,
-    captions: VectorRows,
-    tasks: Sequence[ScoringTask],
-    *,
-    resources: Resources = ON_CPU,
-    top: int = TOP,
-    advance: Advance = ignore,
-) -> dict[str, Outcomes]:
-    """Return the outcomes of every task, from the unit vectors of their two index spaces.
-
-    The scores of a window of captions with a window of images are computed once and read in both directions. One window
-    holds everything if the budget allows it; the outcomes do not depend on the windows.
-
-    Args:
-        images: float32, shape ``(n_images, dim)``, in memory or read on demand: the columns of scores
-            (:attr:`RetrievalTask.spaces`). If a modality searches itself, its items.
-        captions: The rows of scores, in the same form. If a modality searches itself, its queries.
-        tasks: Tasks of the same two index spaces.
-        advance: Called with the fraction of the work just done; the fractions add up to 1.
-
-    Returns:
-        Protocol id -> outcomes, in the order of ``tasks``.
-
-    Raises:
-        ValueError: If shapes, types or dimensions are wrong, if a vector is zero or not finite, or if an ord is beyond
-            the embeddings.
-    """
-    if not tasks:
-        return {}
-    whole = range(len(images))
-    ranking = dense_part(images, captions, tasks, whole, resources=resources, top=top, advance=advance)
-    outcomes = ranking.outcomes() | dense_choices(images, captions, tasks)
-    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
-
-
 def dense_part(
     images: VectorRows,
     captions: VectorRows,
     tasks: Sequence[ScoringTask],
-    part: range,
+    part: range | None = None,
     *,
     resources: Resources = ON_CPU,
     top: int = TOP,
@@ -191,8 +155,22 @@ def dense_part(
 ) -> Ranker:
     """Return the contribution of a part of the images: they are searched by all captions, and search all captions.
 
-    Arguments as for :func:`score_dense`; ``part`` has the ords of the images.
+    The scores of a window of captions with a window of images are computed once and read in both directions. One window
+    holds everything if the budget allows it; the outcomes do not depend on the windows.
+
+    Args:
+        images: float32 unit vectors, shape ``(n_images, dim)``, in memory or read on demand: the columns of scores
+            (:attr:`RetrievalTask.spaces`). If a modality searches itself, its items.
+        captions: The rows of scores, in the same form. If a modality searches itself, its queries.
+        tasks: Tasks of the same two index spaces.
+        part: Ords of the images; by default of all.
+        advance: Called with the fraction of the work just done; the fractions add up to 1.
+
+    Raises:
+        ValueError: If shapes, types or dimensions are wrong, if a vector is zero or not finite, or if an ord is beyond
+            the embeddings.
     """
+    part = range(len(images)) if part is None else part
     check_vectors(images, captions, tasks)
     n_captions, dim = captions.shape
     device = resources.device

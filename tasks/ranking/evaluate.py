@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from capim.store.types import Corpus
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.cosine import dense_choices, dense_part, dense_score_rows, score_dense
+from capim.tasks.ranking.cosine import dense_choices, dense_part, dense_score_rows
 from capim.tasks.ranking.languages import Part, ScoredPart, compared, part_of, reference_part, with_references
 from capim.tasks.ranking.layout import CorpusLayout, IndexSpace, layout_of
-from capim.tasks.ranking.maxsim import choices_of, maxsim_part, maxsim_score_rows, score_maxsim
+from capim.tasks.ranking.maxsim import choices_of, maxsim_part, maxsim_score_rows
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks
 from capim.tasks.ranking.ranker import PartOutcomes, Ranker
@@ -82,24 +82,23 @@ class Scoring:
         Raises:
             ValueError: If embeddings cannot be scored because of their number, dimensions or values.
         """
-        score: Any = score_maxsim if self._is_late else score_dense
         share = 1 / max(1, len(self.groups))
         how: Any = {"resources": self.resources, "advance": lambda done: advance(done * share)}
-        return self._compared(lambda matrices, tasks: score(*matrices, tasks, **how))
+        return self._compared(lambda matrices, tasks: self._rank(*matrices, tasks, **how).outcomes())
 
     def part(self, part: range) -> dict[str, PartOutcomes]:
         """Return the contribution of a part of the images, by their ords, to the retrieval protocols.
 
         For tasks in which not all images are searched or are queries, it is an equal share of the columns of scores.
         """
-        score: Any = maxsim_part if self._is_late else dense_part
         found: dict[str, PartOutcomes] = {}
         for spaces, tasks in self.groups.items():
             n_images, ords = self.layout.n_images, spaces[1].ords
             n = n_images if ords is None else len(ords)
             columns = range(part.start * n // n_images, part.stop * n // n_images)
             resources = self.resources
-            ranker = score(*self._matrices(spaces), tasks, columns, resources=resources) if columns else Ranker(tasks)
+            matrices = self._matrices(spaces)
+            ranker = self._rank(*matrices, tasks, columns, resources=resources) if columns else Ranker(tasks)
             found |= ranker.parts
         return found
 
@@ -114,6 +113,10 @@ class Scoring:
     @property
     def _is_late(self) -> bool:
         return callable(self.images)
+
+    @property
+    def _rank(self) -> Callable[..., Ranker]:
+        return maxsim_part if self._is_late else dense_part
 
     def _matrices(self, spaces: Spaces) -> Matrices:
         """Return the vectors of the columns and of the rows."""

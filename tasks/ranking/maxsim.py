@@ -33,44 +33,11 @@ from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from capim.tasks.ranking.vectors import Blocks
 
 
-def score_maxsim(
-    images: Blocks,
-    captions: Blocks,
-    tasks: Sequence[ScoringTask],
-    *,
-    resources: Resources = ON_CPU,
-    top: int = TOP,
-    advance: Advance = ignore,
-) -> dict[str, Outcomes]:
-    """Return the outcomes of every task, from the multi-vectors of their two index spaces.
-
-    Args:
-        images: Called for each pass over images; yields blocks in the order of the rows, each once, or of the rows in
-            its argument.
-        captions: Called for all captions, which are held in memory.
-        tasks: Tasks of the same two index spaces. The protocol of an ``i2t`` task names its orientation.
-        resources: Half of the memory holds the scores of as many images as fit.
-        advance: Called with the fraction of the scores just computed; the fractions add up to 1.
-
-    Returns:
-        Protocol id -> outcomes, in the order of ``tasks``.
-
-    Raises:
-        ValueError: If a vector is zero or not finite, if dimensions differ, or if an item has no vectors.
-    """
-    if not tasks:
-        return {}
-    whole = range(max(task.n_needed[1] for task in tasks))
-    ranking = maxsim_part(images, captions, tasks, whole, resources=resources, top=top, advance=advance)
-    outcomes = ranking.outcomes() | choices_of(images, captions, tasks, device=resources.device)
-    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
-
-
 def maxsim_part(
     images: Blocks,
     captions: Blocks,
     tasks: Sequence[ScoringTask],
-    part: range,
+    part: range | None = None,
     *,
     resources: Resources = ON_CPU,
     top: int = TOP,
@@ -78,7 +45,17 @@ def maxsim_part(
 ) -> Ranker:
     """Return the contribution of a part of the images: they are searched by all captions, and search all captions.
 
-    Arguments as for :func:`score_maxsim`; ``part`` has the ords of the images.
+    Args:
+        images: Called for each pass over images; yields blocks in the order of the rows, each once, or of the rows in
+            its argument.
+        captions: Called for all captions, which are held in memory.
+        tasks: Tasks of the same two index spaces. The protocol of an ``i2t`` task names its orientation.
+        part: Ords of the images; by default of all.
+        resources: Half of the memory holds the scores of as many images as fit.
+        advance: Called with the fraction of the scores just computed; the fractions add up to 1.
+
+    Raises:
+        ValueError: If a vector is zero or not finite, if dimensions differ, or if an item has no vectors.
     """
 
     def part_done(share: float) -> Advance:
@@ -88,7 +65,9 @@ def maxsim_part(
     check_counts(tasks, len(tokens))
     ranking = Ranker(tasks, top=top)
     at_once = max(1, resources.budget // 2 // (4 * len(tokens)))
-    whole = len(part) <= at_once and len(part) == max(task.n_needed[1] for task in tasks)
+    every = range(max(task.n_needed[1] for task in tasks))
+    part = every if part is None else part
+    whole = len(part) <= at_once and part == every
     screened = pays(ranking, images, min(len(part), at_once), resources.device)
     with full_float32():
         if screened or not whole:  # captions are all in memory: only caption queries have items outside of a window
@@ -163,7 +142,7 @@ def scores_of_pairs(images: Blocks, captions: Ragged, pairs: NDArray[np.integer]
 def maxsim_score_rows(
     images: Blocks, captions: Blocks, task: RetrievalTask, *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreRows]:
-    """Yield the scores that a task is ranked by, queries in rows; arguments and errors as for :func:`score_maxsim`."""
+    """Yield the scores that a task is ranked by, queries in rows; arguments and errors as for :func:`maxsim_part`."""
     tokens, reading = gather(captions()), reading_of(task)
     check_counts([task], len(tokens))
     score = image_as_query_scores if reading == IMAGE_AS_QUERY else maxsim_scores

@@ -32,7 +32,7 @@ from capim.tasks.analyses.transforms import (
     whitening,
 )
 from capim.tasks.metrics import METRICS
-from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.cosine import dense_part
 from capim.tasks.ranking.layout import layout_of
 from tests.random_store import row_of
 from tests.repeated import repeated
@@ -247,7 +247,7 @@ def test_scored_in_float32_is_what_the_scorer_gives() -> None:
     captions = normalised(np.repeat(images, 2, axis=0) + np.float32(0.35) * unit(rng, 60, 12))
     captions[58:] = captions[56:58]
     asked = [retrieval_task(corpus, protocol) for protocol in ("t2i/all", "i2t/any")]
-    for judgement, outcomes in zip(asked, score_dense(images, captions, asked).values(), strict=True):
+    for judgement, outcomes in zip(asked, dense_part(images, captions, asked).outcomes().values(), strict=True):
         scored = hits_scored_in("float32", images, captions, judgement)
         assert scored.hits == pytest.approx(METRICS["R@1"].per_query(outcomes))
         assert np.array_equal(scored.tied, outcomes.tied)

@@ -18,8 +18,9 @@ from colpali_engine.utils.processing_utils import BaseVisualRetrieverProcessor
 from numpy.typing import NDArray
 
 from capim.tasks.ranking import maxsim, maxsim_products
-from capim.tasks.ranking.maxsim import score_maxsim
+from capim.tasks.ranking.maxsim import maxsim_part
 from capim.tasks.ranking.maxsim_products import gather, maxsim_scores
+from capim.tasks.ranking.outcomes import Outcomes
 from tests.benchmarks.made import both_ways, paired, unit, windows
 from tests.benchmarks.rows import Row, clocked, fastest, timed
 
@@ -36,7 +37,9 @@ def run(quick: bool = False) -> list[Row]:
     n = 100 if quick else 1000
     images, captions = vectors(n, N_PATCHES)
     tasks = both_ways(paired(n, n))
-    ours = fastest(lambda: score_maxsim(partial(windows, images), partial(windows, captions), tasks), runs=RUNS)
+    ours = fastest(
+        lambda: maxsim_part(partial(windows, images), partial(windows, captions), tasks).outcomes(), runs=RUNS
+    )
     some = images[: max(8, n // 16)]
     queries, passages = ([torch.from_numpy(v).float() for v in items] for items in (captions, some))
 
@@ -75,7 +78,11 @@ def full_rows(quick: bool) -> list[Row]:
     captions = [some[i % n] for i in range(n_queries)]
     tasks = both_ways(paired(n, n_queries))
 
-    score = partial(score_maxsim, partial(windows, images), partial(windows, captions), tasks)
+    sides = partial(windows, images), partial(windows, captions)
+
+    def score() -> dict[str, Outcomes]:
+        return maxsim_part(*sides, tasks).outcomes()
+
     computed: list[int] = []
     compute = maxsim_products._compute
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS
-from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.cosine import dense_part
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols
 from tests.benchmarks.made import karpathy, near, unit
@@ -40,8 +40,8 @@ def run(quick: bool = False) -> list[Row]:
     images, captions = near(len(place), image_of, DIM, noise=10.0)
     tasks = build_tasks(corpus, protocols_of(corpus))
     product = fastest(lambda: torch.from_numpy(captions) @ torch.from_numpy(images).T)
-    ours = fastest(lambda: score_dense(images, captions, tasks))
-    found, peak = with_peak(lambda: score_dense(images, captions, tasks))
+    ours = fastest(lambda: dense_part(images, captions, tasks).outcomes())
+    found, peak = with_peak(lambda: dense_part(images, captions, tasks).outcomes())
     peers = {batch: clip_benchmark(images, captions, image_of, batch=batch) for batch in (64, LARGE_BATCH)}
     ours_recalls = {
         f"{d}@{k}": METRICS[f"R@{k}"].per_query(found[id_])

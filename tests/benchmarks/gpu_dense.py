@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from capim.store.types import Corpus
-from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.cosine import dense_part
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
@@ -39,11 +39,11 @@ def dense_rows(card: Card, *, quick: bool) -> list[Row]:
         wide = n_images > len(corpus.images)
         some = [replace(to_images, galleries=(np.arange(n_images, dtype=np.int32),))] if wide else tasks
         images, captions = near(n_images, to_images.clusters, DIM, noise=6.0)
-        score = partial(score_dense, images, captions, some)
+        score = partial(ranked, images, captions, some)
         reset_peak(card.device)
-        seconds = fastest(partial(score, resources=Resources(card.device)), runs=2 if wide else 3)
+        seconds = fastest(partial(score, card.device), runs=2 if wide else 3)
         peak = peak_gib(card.device) - 4 * (images.size + captions.size) / 2**30
-        found = score(resources=Resources(card.device))
+        found = score(card.device)
         on_processor, processor = clocked(score)
         work = 2.0 * n_captions * n_images * DIM
         shape = f"{n_captions:,} x {n_images:,} x {DIM}, {' and '.join(task.protocol.id for task in some)}"
@@ -73,21 +73,25 @@ def dense_rows(card: Card, *, quick: bool) -> list[Row]:
     return [*rows, *exact_rows(tasks, corpus, card)]
 
 
+def ranked(
+    images: NDArray[np.float32], captions: NDArray[np.float32], tasks: Sequence[RetrievalTask], device: str = "cpu"
+) -> dict[str, Outcomes]:
+    return dense_part(images, captions, tasks, resources=Resources(device)).outcomes()
+
+
 def exact_rows(tasks: Sequence[RetrievalTask], corpus: Corpus, card: Card) -> list[Row]:
     """Equality with the processor where sums are exact, and independence of an item's place."""
     n_images, n_captions = len(corpus.images), len(corpus.captions)
     rng = np.random.default_rng(0)
     whole = [rng.integers(-90, 91, (n, 128)).astype(np.float32) for n in (n_images, n_captions)]
-    found, expected = (
-        score_dense(whole[0], whole[1], tasks, resources=Resources(device)) for device in (card.device, "cpu")
-    )
+    found, expected = (ranked(whole[0], whole[1], tasks, device) for device in (card.device, "cpu"))
     differing = sum(unequal(found[id_], expected[id_]) for id_ in found)
     images, captions = map(unit, whole)
     order = rng.permutation(n_images)
     to_images = next(task for task in tasks if task.protocol.id == "t2i/all")
     moved = replace(to_images, relevant=np.argsort(order)[to_images.relevant].astype(np.int32))
     scores = [
-        score_dense(gallery, captions, [task], resources=Resources(card.device))["t2i/all"].best_score
+        ranked(gallery, captions, [task], card.device)["t2i/all"].best_score
         for gallery, task in ((images, to_images), (images[order], moved))
     ]
     shape = f"{n_captions:,} x {n_images:,} x 128, both directions"

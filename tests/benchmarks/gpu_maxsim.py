@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from capim.tasks.encoders.device import full_float32
-from capim.tasks.ranking.maxsim import score_maxsim
+from capim.tasks.ranking.maxsim import maxsim_part
 from capim.tasks.ranking.maxsim_products import gather, image_as_query_scores, maxsim_scores, pair_scores
 from capim.tasks.ranking.resources import Resources
 from tests.benchmarks.bench_maxsim import BATCH, DIM, N_PATCHES, vectors
@@ -32,7 +32,7 @@ def maxsim_rows(card: Card, *, quick: bool) -> list[Row]:
     tasks = both_ways(paired(*large))
     reset_peak(card.device)
     sides = partial(windows, pages), partial(windows, queries)
-    seconds = timed(lambda: score_maxsim(*sides, tasks, resources=Resources(card.device)))
+    seconds = timed(lambda: maxsim_part(*sides, tasks, resources=Resources(card.device)).outcomes())
     work = 2.0 * sum(map(len, queries)) * len(pages) * N_PATCHES * DIM
     shape = f"{large[1]:,} queries x {large[0]:,} pages x {N_PATCHES:,} vectors; both directions and lists of 100"
     name, rate = f"MaxSim, {large[0]:,} pages:", work / seconds

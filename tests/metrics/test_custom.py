@@ -18,9 +18,8 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics import Metric, custom
 from capim.tasks.metrics.custom import OwnValues, QueryOutcomes, bound, load_metric, with_judgements
-from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import outcomes_of
-from tests.ranking.conftest import small_corpus, tasks_of, unit
+from tests.ranking.conftest import score_dense, small_corpus, tasks_of, unit
 
 
 def loaded(folder: Path, text: str, request: str = "own.py:metric") -> Metric:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from capim.store.schema import OfStates
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.ranking.cosine import dense_choices, dense_part
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from tests.results.thirty import assert_equal, quadruples
@@ -52,6 +53,11 @@ def tasks_of(corpus: Corpus, *ids: str) -> list[Any]:
 def task_of(corpus: Corpus, id_: str) -> Any:
     [task] = tasks_of(corpus, id_)
     return task
+
+
+def score_dense(images: Any, captions: Any, tasks: Sequence[Any], **how: Any) -> dict[str, Outcomes]:
+    """The outcomes of every task, by protocol."""
+    return dense_part(images, captions, tasks, **how).outcomes() | dense_choices(images, captions, tasks)
 
 
 def assert_same(found: Mapping[str, Outcomes], expected: Mapping[str, Outcomes]) -> None:

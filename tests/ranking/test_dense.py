@@ -16,11 +16,10 @@ from torch import Tensor
 
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking import cosine
-from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
-from tests.ranking.conftest import assert_same, small_corpus, task_of, tasks_of, unit
+from tests.ranking.conftest import assert_same, score_dense, small_corpus, task_of, tasks_of, unit
 
 # vectors whose scores are exact in float32, so that an oracle may compute them in any order
 MM = torch.mm

@@ -14,7 +14,7 @@ from capim.store.vectors import Ragged
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking import maxsim, maxsim_products
 from capim.tasks.ranking.evaluate import evaluate, score_blocks
-from capim.tasks.ranking.maxsim import maxsim_part, score_maxsim
+from capim.tasks.ranking.maxsim import choices_of, maxsim_part
 from capim.tasks.ranking.maxsim_products import (
     gather,
     image_as_query_scores,
@@ -73,7 +73,7 @@ def test_negative_similarities_are_not_beaten_by_padding() -> None:
     images, captions = Items(0, 2, longest=3), Items(1, 2, longest=3)
     images.vectors = [-np.abs(v) for v in images.vectors]
     captions.vectors = [np.abs(v) for v in captions.vectors]
-    found = score_maxsim(images, captions, tasks_of(corpus, "t2i/all"))
+    found = maxsim_part(images, captions, tasks_of(corpus, "t2i/all")).outcomes()
     assert (found["t2i/all"].best_score < 0).all()
 
 
@@ -95,7 +95,7 @@ def test_unusable_multi_vectors_are_refused_by_name(spoil: Callable[[Items], Non
     images, captions = Items(0, 6), Items(1, 6)
     spoil(images)
     with pytest.raises(ValueError, match=message):
-        score_maxsim(images, captions, tasks_of(corpus))
+        maxsim_part(images, captions, tasks_of(corpus))
 
 
 @pytest.mark.parametrize("score", [maxsim_scores, image_as_query_scores])
@@ -163,7 +163,7 @@ def test_score_blocks_are_of_the_captions_that_a_protocol_uses_and_score_as_all_
 def test_small_sets_are_scored_exactly(winoground_form: Corpus) -> None:
     images, captions = Items(0, 6), Items(1, 6)
     tasks = tasks_of(winoground_form, "winoground")
-    exact = score_maxsim(images, captions, tasks)
+    exact = choices_of(images, captions, tasks)
     table = by_definition(captions, images)
     expected = [[table[2 * n + c, 2 * n + i] for c in (0, 1) for i in (0, 1)] for n in range(3)]
     assert exact["winoground"].scores is not None
@@ -211,11 +211,11 @@ def test_outcomes_are_those_of_float32(
     captions = near_copies(1, 220, of=images)
     tasks = tasks_of(corpus)
     how: dict[str, Any] = {"resources": Resources(memory_bytes=memory_bytes), "top": TOP}
-    found = score_maxsim(images, captions, tasks, **how)
+    found = maxsim_part(images, captions, tasks, **how).outcomes()
     assert screened
     assert max(screened) > 0.2  # else nothing was saved, and nothing is tested
     monkeypatch.setattr(maxsim, "pays", lambda *_: False)
-    assert_same(found, score_maxsim(images, captions, tasks, **how))
+    assert_same(found, maxsim_part(images, captions, tasks, **how).outcomes())
 
 
 def test_parts_are_those_of_float32(screened: list[float], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from capim.tasks.ranking.cosine import dense_part, score_dense
-from capim.tasks.ranking.maxsim import maxsim_part, score_maxsim
+from capim.tasks.ranking.cosine import dense_part
+from capim.tasks.ranking.maxsim import maxsim_part
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, protocols_of, with_orientations
 from capim.tasks.ranking.ranker import Ranker
@@ -50,7 +50,7 @@ def vectors() -> Pair:
 def test_parts_of_a_dense_gallery_merge_to_the_outcomes_of_the_whole(vectors: Pair, n_parts: int) -> None:
     corpus = small_corpus([5] * 140)
     tasks = tasks_of(corpus)
-    whole = score_dense(*vectors, tasks)
+    whole = dense_part(*vectors, tasks).outcomes()
     budgets = (1 << 30, 1 << 17) if n_parts == 7 else (1 << 16,)  # windows of everything, and of 64 vectors
     for memory_bytes in budgets:
         parts = [
@@ -66,7 +66,7 @@ def test_parts_of_a_late_interaction_gallery_merge_to_the_outcomes_of_the_whole(
     images, captions = Items(0, 30), Items(1, 60)
     images.vectors[20], images.vectors[29] = images.vectors[3], images.vectors[3]
     tasks = build_tasks(corpus, with_orientations(protocols_of(corpus)))
-    whole = score_maxsim(images, captions, tasks)
+    whole = maxsim_part(images, captions, tasks).outcomes()
     for memory_bytes in (1 << 30, 1 << 12):
         parts = [
             maxsim_part(images, captions, tasks, part, resources=Resources(memory_bytes=memory_bytes))

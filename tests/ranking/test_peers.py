@@ -16,11 +16,10 @@ from capim.store.types import Corpus
 from capim.store.vectors import Ragged
 from capim.tasks.corpora.readers.karpathy import read_coco_karpathy
 from capim.tasks.metrics import METRICS
-from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.protocols import select_protocols
-from tests.ranking.conftest import small_corpus, tasks_of, unit
+from tests.ranking.conftest import score_dense, small_corpus, tasks_of, unit
 from tests.results.thirty import quadruples
 
 pytestmark = pytest.mark.peers

@@ -15,13 +15,12 @@ from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.protocols import FAMILIES, PROTOCOLS, Protocol, ProtocolRule
 from capim.tasks.ranking import tasks as builders
-from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.protocols import MEMBERS, NEEDS, drawn_clusters, protocols_of, select_protocols
 from capim.tasks.results.suite import cluster_photographs, photographs_of
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import interval_of
-from tests.ranking.conftest import corpus_in, small_corpus, stored_and_read, task_of, tasks_of
+from tests.ranking.conftest import corpus_in, score_dense, small_corpus, stored_and_read, task_of, tasks_of
 
 OF_FIVE = (
     "t2i/all", "i2t/any", "t2i/first", "i2t/any5", "i2t/symmetric-first", "t2i/ordinal-mean", "i2t/symmetric-mean",

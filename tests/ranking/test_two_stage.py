@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from capim.store.schema import JUDGED
 from capim.tasks.corpora.build import RelevanceRow
 from capim.tasks.metrics.retrieval import NDCG_10
-from capim.tasks.ranking.cosine import dense_score_rows, score_dense
+from capim.tasks.ranking.cosine import dense_score_rows
 from capim.tasks.ranking.evaluate import evaluate, score_blocks
 from capim.tasks.ranking.maxsim_products import gather
 from capim.tasks.ranking.protocols import build_tasks, protocols_of, with_orientations
@@ -25,7 +25,7 @@ from capim.tasks.ranking.two_stage import (
     two_stage,
     weighted_sum,
 )
-from tests.ranking.conftest import small_corpus, task_of, unit
+from tests.ranking.conftest import score_dense, small_corpus, task_of, unit
 from tests.ranking.test_maxsim import Items, by_definition
 
 

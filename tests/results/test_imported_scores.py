@@ -18,9 +18,9 @@ from capim.store.files import write_row_file
 from capim.store.schema import OfStates
 from capim.store.types import Corpus
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_tasks, protocols_of
+from capim.tasks.ranking.protocols import protocols_of
 from capim.tasks.results.comparison import compared_figures, compared_metrics, encoder_key, figure_rows
 from capim.tasks.results.imported import sources
 from capim.tasks.results.imported.runs import outcomes_of_run, read_run
@@ -73,7 +73,7 @@ def test_a_matrix_is_ranked_under_every_protocol_ties_included() -> None:
 
 def test_the_products_of_embeddings_give_the_encoder_s_own_outcomes() -> None:
     images, captions = unit_vectors()
-    own = score_dense(images, captions, build_tasks(CORPUS, protocols_of(CORPUS)))
+    own = evaluate(CORPUS, protocols_of(CORPUS), images=images, captions=captions)
     for outcomes in of_matrix(np.stack([images @ caption for caption in captions])).outcomes:
         theirs = own[outcomes.protocol.id]
         np.testing.assert_array_equal(outcomes.rank_best, theirs.rank_best)

@@ -158,11 +158,6 @@ def test_what_a_name_calls_distances_or_losses_is_refused(
         read(tmp_path / name)
 
 
-def test_the_ids_of_pyterrier_are_docno(tmp_path: Path) -> None:
-    (tmp_path / "res.csv").write_text("qid,docid,docno,rank,score\nq,1,2,0,0.9\nq,2,1,1,0.8\n")
-    assert read_run(tmp_path / "res.csv") == {"q": {"2": 0.9, "1": 0.8}}
-
-
 @pytest.mark.parametrize("array", ["feats.npy", "feats.pt"])
 @pytest.mark.parametrize("names", ["filenames.txt", "image_names.json", "feats.csv", "metadata.csv", "feats_ids.txt"])
 def test_names_in_a_file_beside_vectors_are_their_ids(array: str, names: str, tmp_path: Path) -> None:

@@ -150,6 +150,7 @@ LISTS: Run = {"q1": {"a": 2.5, "b": 1.5}, "q2": {"c": 0.5}}
 FORMS = {
     "run.trec": "q1 Q0 a 1 2.5 s\nq1 Q0 b 2 1.5 s\nq2 Q0 c 1 0.5 s",
     "run.csv": "qid,docid,score\nq1,a,2.5\nq1,b,1.5\nq2,c,0.5",
+    "pyterrier.csv": "qid,docid,docno,rank,score\nq1,7,a,0,2.5\nq1,8,b,1,1.5\nq2,9,c,0,0.5",
     "run.json": json.dumps(LISTS),
     "predictions.json": json.dumps({"mteb": {"v": "2"}, "default": {"test": LISTS}}),
     "run.jsonl": '{"qid": "q1", "docid": "a", "score": 2.5}\n{"qid": "q1", "docid": "b", "score": 1.5}\n'

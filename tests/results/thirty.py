@@ -11,7 +11,7 @@ from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.analyses.table import applying, slices_of
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
-from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
@@ -47,8 +47,8 @@ def retrieval_task(corpus: Corpus, protocol: str = "t2i/all") -> RetrievalTask:
 
 def ranked(corpus: Corpus, images: np.ndarray, captions: np.ndarray, protocol: str = "t2i/all") -> Outcomes:
     """The outcomes of vectors under one protocol."""
-    tasks = [build_task(corpus, *select_protocols(corpus, [protocol]))]
-    return score_dense(images.astype(np.float32), captions.astype(np.float32), tasks)[protocol]
+    chosen, vectors = select_protocols(corpus, [protocol]), [each.astype(np.float32) for each in (images, captions)]
+    return evaluate(corpus, chosen, images=vectors[0], captions=vectors[1])[protocol]
 
 
 def analysed(corpus: Corpus, outcomes: dict[str, Outcomes], replicates: int = 100, **more: Any) -> AnalysisInput:
