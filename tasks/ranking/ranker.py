@@ -546,18 +546,21 @@ def score_given(scores: NDArray[np.float32], tasks: Sequence[ScoringTask]) -> di
 
     Args:
         scores: float32, finite, shape ``(n_captions, n_images)``, in corpus order; may be memory-mapped.
-        tasks: Tasks of one corpus.
+        tasks: Tasks of one corpus, of captions and images (not :attr:`RetrievalTask.needs_one_vector`).
 
     Returns:
         Protocol id -> outcomes, in the order of ``tasks``.
     """
     outcomes: dict[str, Outcomes] = {}
-    for direction, table in (("t2i", scores), ("i2t", scores.T)):
-        of_direction = [t for t in tasks if isinstance(t, RetrievalTask) and t.protocol.direction == direction]
-        if of_direction:
-            outcomes |= retrieval_outcomes(rows_of_table(table), of_direction)
+    together: dict[Any, list[RetrievalTask]] = {}
     for task in tasks:
-        if isinstance(task, ChoiceTask):
+        if isinstance(task, RetrievalTask):
+            together.setdefault((task.spaces, reading_of(task)), []).append(task)
+        else:
             of_sets = scores[np.maximum(task.captions, 0)[:, :, None], task.images[:, None, :]]
             outcomes[task.protocol.id] = choice_outcomes(task, of_sets.reshape(len(of_sets), -1))
+    for ((rows, columns), reading), searches in together.items():
+        table = scores if rows.ords is None else scores[rows.ords]
+        table = table if columns.ords is None else table[:, columns.ords]
+        outcomes |= retrieval_outcomes(rows_of_table(table if reading == FORWARD else table.T), searches)
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}

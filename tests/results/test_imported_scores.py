@@ -17,6 +17,7 @@ from capim.store.errors import RequestError
 from capim.store.files import write_row_file
 from capim.store.schema import OfStates
 from capim.store.types import Corpus
+from capim.tasks.corpora.readers.shapes import read_shapes_labels
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.outcomes import Outcomes
@@ -26,6 +27,7 @@ from capim.tasks.results.imported import sources
 from capim.tasks.results.imported.runs import outcomes_of_run, read_run
 from capim.tasks.results.imported.tables import FoundRows, named_rows, outcomes_of_rows
 from capim.tasks.statistics.draws import Resampling
+from tests.ranking.conftest import corpus_in, unit
 from tests.results.thirty import N_IMAGES, assert_equal, thirty_images, tied_scores, unit_vectors
 
 CORPUS = thirty_images()
@@ -78,6 +80,28 @@ def test_the_products_of_embeddings_give_the_encoder_s_own_outcomes() -> None:
         theirs = own[outcomes.protocol.id]
         np.testing.assert_array_equal(outcomes.rank_best, theirs.rank_best)
         np.testing.assert_allclose(outcomes.best_score, theirs.best_score, atol=1e-6)
+
+
+def test_a_matrix_of_a_corpus_in_two_languages_gives_the_encoder_s_own_outcomes() -> None:
+    """The protocols of the second language read the scores of the first."""
+    corpus = corpus_in([("en", "human"), ("de", "google")], range(10))
+    rng = np.random.default_rng(0)
+    images, captions = (unit(rng.standard_normal((len(of), 8))) for of in (corpus.images, corpus.captions))
+    own = evaluate(corpus, protocols_of(corpus), images=images, captions=captions)
+    found = sources.outcomes_of_matrix(sources.ScoreMatrix(captions @ images.T, None, None), corpus).outcomes
+    assert [outcomes.protocol.id for outcomes in found] == [*own]
+    for outcomes in found:
+        np.testing.assert_array_equal(outcomes.rank_best, own[outcomes.protocol.id].rank_best)
+
+
+def test_protocols_that_a_matrix_of_captions_and_images_cannot_have_are_refused_by_name() -> None:
+    """Classes of several prompts read the scores of single ones; of images that search images there are none."""
+    corpus = read_shapes_labels(n_scenes=20)
+    with pytest.raises(RequestError, match="only encoders with one vector per item have it") as caught:
+        sources.outcomes_of_matrix(
+            sources.ScoreMatrix(np.ones((len(corpus.captions), len(corpus.images))), None, None), corpus
+        )
+    assert len(caught.value.faults) == len(protocols_of(corpus)) == 3
 
 
 def test_a_matrix_with_ids_may_be_in_any_order(tmp_path: Path) -> None:

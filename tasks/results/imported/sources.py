@@ -458,7 +458,7 @@ def outcomes_of_matrix(
                 "only are a run: --run"
             )
         n_rounded += int((table[start : start + step] != block).sum())
-    chosen = select_protocols(corpus, protocols) if protocols else protocols_of(corpus)
+    chosen = select_protocols(corpus, protocols or [each.id for each in protocols_of(corpus)], vectors="multi")
     outcomes = list(score_given(table, build_tasks(corpus, chosen)).values())
     note = f"{n_rounded:,} of {table.size:,} scores were rounded from {scores.dtype} to float32"
     how = [f"{side.kind}: {one.how}" for side, one in zip(sides, found, strict=True)]
