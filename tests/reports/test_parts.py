@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capim.reports.elements.drawings import WIDTH, Marked, forest, ticks
+from capim.reports.elements.drawings import WIDTH, Marked, forest
 from capim.reports.elements.page import Cell, Chart, Column, Evidence, Picker, Report, Section, Table
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import WITHOUT, ReportData
@@ -47,13 +47,6 @@ def test_pairs_stand_beside_the_chance_of_their_own_protocol() -> None:
     for protocol, shown in (("sugarcrepe-pp/swap_att", "33.3"), ("negbench/hybrid", "25.0")):
         assert texts(view(data, "s", data.titled("s", protocol)))[-1] == ["chance", shown]
     assert texts(view(data, "s", "group score, all protocols")) == [["a", "25.0", "50.0"]]
-
-
-def test_ticks_are_round_numbers_within_the_axis() -> None:
-    for start, end in ((81.3, 90.2), (0.0, 1.0), (-3.2, 14.0), (99.99, 100.0)):
-        found = ticks(start, end)
-        assert 2 <= len(found) <= 6
-        assert all(start <= tick <= end for tick in found)
 
 
 def test_a_drawing_escapes_names_and_holds_its_labels() -> None:
