@@ -20,21 +20,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from capim.reports import format as show
 from capim.reports.app import filters
+from capim.reports.app import state as app
 from capim.reports.app.filters import QueryFilter, read_filter, shown
-from capim.reports.app.state import (
-    PAGE,
-    PAGES,
-    EvaluatedTask,
-    State,
-    Statement,
-    StoreSnapshot,
-    Values,
-    View,
-    data_uri,
-    respond,
-    state_of,
-    whole_number,
-)
+from capim.reports.app.state import EvaluatedTask, State, Statement, StoreSnapshot, Values, View, respond, state_of
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.elements.tables import link
 from capim.reports.explanations import token_words
@@ -65,6 +53,7 @@ def listed(request: Request) -> Response:
     ways = [
         f"{how} by {show.listing(names)}" for how, names in (("missed", wanted.wrong), ("found", wanted.right)) if names
     ]
+    further = link_of(wanted, page=wanted.page + 1, version=snapshot.version)
     values = {
         "wanted": wanted,
         "encoders": [(name, name in wanted.wrong, name in wanted.right) for name in evaluated.evaluations],
@@ -72,7 +61,7 @@ def listed(request: Request) -> Response:
         "rows": [] if changed else list(_rows(state, snapshot, wanted, evaluated)),
         "changed": changed,
         "sentence": f"{total:,} of {show.count(every, 'query', 'queries')} {' and '.join(ways)}".rstrip(),
-        "more": link_of(wanted, page=wanted.page + 1, version=snapshot.version) if total > PAGE * wanted.page else "",
+        "more": further if total > app.PAGE * wanted.page else "",
         "reload": link_of(wanted.but()),
         "whole": link_of(whole),
         "languages": len(languages_of(snapshot, evaluated)) > 1,
@@ -81,7 +70,8 @@ def listed(request: Request) -> Response:
         **_compared(state, snapshot, wanted, evaluated),
     }
     statement = filters.select(wanted, evaluated)
-    return respond(request, View(template="queries.html", title=PAGES["/queries"], statement=statement, values=values))
+    view = View(template="queries.html", title=app.PAGES["/queries"], statement=statement, values=values)
+    return respond(request, view)
 
 
 def _compared(state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> Values:
@@ -117,8 +107,8 @@ def link_of(wanted: QueryFilter, **more: object) -> str:
 def _rows(state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> Iterator[Values]:
     """Yield the queries of one page, as the template shows them."""
     shas = snapshot.data.corpora[wanted.corpus].images["sha"]
-    first = PAGE * (wanted.page - 1)
-    rows = rows_in(filters.ListedQuery, state.rows(filters.some_of(wanted, evaluated, first=first, most=PAGE)))
+    first = app.PAGE * (wanted.page - 1)
+    rows = rows_in(filters.ListedQuery, state.rows(filters.some_of(wanted, evaluated, first=first, most=app.PAGE)))
     found = rows_in(Outcome, state.rows(filters.ranks_of(evaluated, [row.query_id for row in rows])))
     ranks = {(row.protocol, row.query_id, row.encoder): row for row in found}
     names = shown(wanted, evaluated)
@@ -292,7 +282,7 @@ def _outcomes(
 
 def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: EvaluatedTask) -> tuple[str, str]:
     """Return the addresses of the previous and the next query of the list; empty at its ends, and without a list."""
-    place = whole_number(request.query_params.get("at", ""))
+    place = app.whole_number(request.query_params.get("at", ""))
     if place < 0:
         return "", ""
     first = max(0, place - 1)
@@ -325,7 +315,7 @@ def match(request: Request) -> Response:
     saved = request.query_params.get("as") == "html"  # one file, with its maps inside
 
     def place(token: str = "") -> str:
-        return data_uri(_drawn(request, found, token)) if saved else link("/match.png", **given, token=token)
+        return app.data_uri(_drawn(request, found, token)) if saved else link("/match.png", **given, token=token)
 
     tokens = [
         (token_words(token), show.number(float(share), 3), place(str(number)))
@@ -349,7 +339,7 @@ def match_picture(request: Request) -> Response:
 
 def _drawn(request: Request, found: Explanation, token: str) -> bytes:
     """Return the map of one token, or of all where it is empty, as a PNG."""
-    if token and not 1 <= whole_number(token) <= len(found.tokens):
+    if token and not 1 <= app.whole_number(token) <= len(found.tokens):
         raise RequestError(f"token={token}: expected a number from 1 to {len(found.tokens)}")
     values = found.similarities[int(token) - 1] if token else patch_map(found)
     thumbnail = state_of(request).store.thumbnails([found.sha]).get(found.sha)
@@ -370,7 +360,7 @@ def _explained(request: Request) -> Explanation:
     contents, spec = data.corpora[given["corpus"]], data.specs[given["encoder"]]
     for name, table in (("caption", contents.captions), ("image", contents.images)):
         text = given.get(name, "")
-        if not 0 <= whole_number(text) < table.num_rows:
+        if not 0 <= app.whole_number(text) < table.num_rows:
             raise RequestError(f"{name}={text}: expected a position from 0 to {table.num_rows - 1}")
     pair = int(given["caption"]), int(given["image"])
     [found] = state.services.explain(encoder=spec.fingerprint, corpus=contents.fingerprint, pairs=[pair])

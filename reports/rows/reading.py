@@ -13,15 +13,7 @@ from numpy.typing import NDArray
 
 from capim.reports import format as show
 from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, match_maps, select_queries
-from capim.reports.rows.report_data import (
-    Before,
-    Figure,
-    ReportData,
-    facts_of_metrics,
-    of_package,
-    redacted,
-    without_paths,
-)
+from capim.reports.rows.report_data import Before, ReportData, facts_of_metrics, of_package, redacted, without_paths
 from capim.reports.rows.snapshot import results_until
 from capim.reports.rows.standing import with_chance, with_one_budget
 from capim.store import EmbeddingStore
@@ -46,6 +38,8 @@ from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
 R = TypeVar("R")
 APART = timedelta(hours=1)  # between two runs that are not of the same night
+Families: TypeAlias = Mapping[tuple[str, str, str], tuple[list[Comparison], list[Comparison]]]
+"""Corpus, protocol and metric to all comparisons of a request, and to those that are shown."""
 Describe: TypeAlias = Callable[[Sequence[str]], Mapping[str, NDArray[np.bool_]]]
 
 
@@ -277,9 +271,7 @@ def _incomplete(runs: Sequence[Run], encoders: Mapping[str, str]) -> list[str]:
     return sentences
 
 
-def _larger_families(
-    families: Mapping[Figure, tuple[list[Comparison], list[Comparison]]], results: Iterable[Result]
-) -> tuple[str, ...]:
+def _larger_families(families: Families, results: Iterable[Result]) -> tuple[str, ...]:
     """Return a sentence for each corpus on which encoders were compared with others that have no result here."""
     known = {(row.corpus, row.protocol, row.metric, row.encoder) for row in results}
     sizes = {

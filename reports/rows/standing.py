@@ -16,17 +16,7 @@ from capim.store.schema import FIGURE, Comparison, Ranking, Result, SlicedCompar
 from capim.tasks.metrics.table import RSUM, beside_chance, headline_of, planned_figures
 from capim.tasks.protocols import Protocol
 from capim.tasks.reference.changes import FigureChange, figure_changes
-from capim.tasks.statistics.decision import (
-    FEW,
-    BesideChance,
-    Decision,
-    against_chance,
-    agreeing_ends,
-    counted,
-    decide,
-    over_families,
-    sharer,
-)
+from capim.tasks.statistics import decision as rules
 
 PAIR_COLUMNS = (
     *FIGURE, "encoder_a", "encoder_b", "difference", "ci_low", "ci_high", "p_adjusted", "state", "n_queries", "family",
@@ -65,16 +55,16 @@ def values(data: ReportData, task: Task) -> dict[str, float]:
     return {row.encoder: goodness(row) for row in rows if row.value is not None}
 
 
-def decision(data: ReportData, corpus: str, protocol: str, metric: str, a: str, b: str) -> Decision | None:
+def decision(data: ReportData, corpus: str, protocol: str, metric: str, a: str, b: str) -> rules.Decision | None:
     """Return the tests' decision on ``a`` against ``b``; None where they were not tested."""
     return decision_of(data.comparison(corpus, protocol, metric, a, b))
 
 
-def decision_of(row: Comparison | None) -> Decision | None:
+def decision_of(row: Comparison | None) -> rules.Decision | None:
     """Return the decision of one comparison's tests on its first encoder; None without a test."""
     if row is None or (row.p_adjusted is None and row.p_equivalent is None):
         return None
-    return decide(
+    return rules.decide(
         deciding_ends(row),
         p_equivalent=row.p_equivalent,
         margin=row.margin,
@@ -112,7 +102,7 @@ def planned(comparisons: Iterable[Comparison]) -> dict[tuple[str, str, str], lis
 def with_one_budget(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return comparisons that are seen at once: p-values and intervals hold for all planned results together."""
     rows, figures = [*comparisons], planned(comparisons)
-    place = sharer(len(figures))
+    place = rules.sharer(len(figures))
     if len(figures) < 2:
         return rows
     ends: dict[int, tuple[float, float]] = {}
@@ -121,12 +111,12 @@ def with_one_budget(comparisons: Sequence[Comparison]) -> list[Comparison]:
         if place is not None and low is not None and high is not None and len(low) > place:
             ends[at] = low[place], high[place]
     families = [[rows[at].p_adjusted if at in ends else 1.0 for at in places] for places in figures.values()]
-    for places, p_values in zip(figures.values(), over_families(families), strict=True):
+    for places, p_values in zip(figures.values(), rules.over_families(families), strict=True):
         for at, p in zip(places, p_values, strict=True):
             found = p if at in ends else None
             first, last = (None, None)
             if found is not None:
-                first, last = agreeing_ends(ends[at], found, rows[at].difference or 0.0)
+                first, last = rules.agreeing_ends(ends[at], found, rows[at].difference or 0.0)
             rows[at] = replace(rows[at], p_adjusted=found, simultaneous_low=first, simultaneous_high=last)
     return rows
 
@@ -136,10 +126,10 @@ def with_chance(results: Sequence[Result]) -> list[ShownResult]:
     checked = beside_chance()
     shown = [row.metric in checked and not Protocol.of(row.protocol).orientation for row in results]
     figures = [
-        BesideChance(row.value, row.chance, row.p_chance if of else None)
+        rules.BesideChance(row.value, row.chance, row.p_chance if of else None)
         for row, of in zip(results, shown, strict=True)
     ]
-    labels = against_chance(figures)
+    labels = rules.against_chance(figures)
     return [ShownResult(**vars(row), against_chance=label) for row, label in zip(results, labels, strict=True)]
 
 
@@ -187,7 +177,7 @@ def stand(data: ReportData, corpus: str, protocol: str, metric: str, encoder: st
 
 def counted_tasks(data: ReportData, tasks: Iterable[Task]) -> list[Task]:
     """Return those of some tasks that enter a mean over them."""
-    return counted({task: {n: bool(at_chance(data, *task[:3], n)) for n in values(data, task)} for task in tasks})
+    return rules.counted({task: {n: bool(at_chance(data, *task[:3], n)) for n in values(data, task)} for task in tasks})
 
 
 def changes(data: ReportData, tasks: Iterable[Task]) -> list[FigureChange]:
@@ -416,7 +406,7 @@ def not_counted(names: Sequence[str]) -> list[str]:
 def rests_on_few(ranking: Iterable[Ranking]) -> bool:
     """True if the ranks on these corpora rest on so few images that they are marked "few images"."""
     ranked = (row for row in ranking if row.estimand == "these corpora" and row.rank_low is not None)
-    return any(row.n_effective is not None and row.n_effective <= FEW for row in ranked)
+    return any(row.n_effective is not None and row.n_effective <= rules.FEW for row in ranked)
 
 
 def about_corpora(corpora: Sequence[Detail]) -> Iterator[str]:

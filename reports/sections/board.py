@@ -28,6 +28,7 @@ from capim.tasks.reference.changes import FigureChange, FigureKey
 NO_RESULT = "No encoder has every headline result of a corpus, so there is no basis for a choice"
 NAMES = 3  # of contenders, before "and n more"
 ZERO, END = 56.0, 66.0  # pixels of a strip: the best, and the right end
+AT_BEST = Strip(low=f"{ZERO:g}", high=f"{ZERO:g}", point=f"{ZERO:g}")
 SPANS = (8.0, 12.0, 20.0, 40.0)  # points on the left of the best that a scale can have
 SCREEN = 1368  # pixels for the table on a screen of 1,440
 MEAN_WIDTH, WIDE, NARROW, FACTS, LETTER = 112, 112, 60, 45, 7.6  # pixels of the parts of the table
@@ -454,7 +455,7 @@ def _mean(made: Choice, name: str, span: float) -> BoardCell:
         open_ = f"could be up to {_points(placed.low)} worse than {made.order[0].encoder}"
         said = f"{_gap(placed)} worse than {made.order[0].encoder}" if placed.state == "worse" else open_
     elif placed.state == "first":
-        strip = Strip(low=f"{ZERO:g}", high=f"{ZERO:g}", point=f"{ZERO:g}")
+        strip = AT_BEST
     return BoardCell(
         text=show.number(placed.value), kind=placed.kind, verdict=said, strip=strip, sort=show.exact(placed.value)
     )
@@ -472,7 +473,7 @@ def _cell(data: ReportData, task: Task, name: str, span: float, moved: FigureCha
     seen = task.corpus in choice.trained_on(data, name)
     published = data.against_published.get((*task[:3], name))
     if kind == "best":
-        strip = Strip(low=f"{ZERO:g}", high=f"{ZERO:g}", point=f"{ZERO:g}")
+        strip = AT_BEST
     elif kind != "chance" and (gap := _gap_of(data, task, name, best)):
         strip = _strip(gap, span)
     _, verdict = words.standing_of(data, task[:3], name, unit=False)
