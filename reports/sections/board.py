@@ -23,7 +23,7 @@ from capim.store.schema import Slice
 from capim.store.schema import texts as texts_of
 from capim.store.types import HUB, EncoderSpec
 from capim.tasks.protocols import Protocol, language_name
-from capim.tasks.reference.changes import FigureChange, FigureKey
+from capim.tasks.reference.changes import FigureChange
 
 NO_RESULT = "No encoder has every headline result of a corpus, so there is no basis for a choice"
 NAMES = 3  # of contenders, before "and n more"
@@ -52,6 +52,17 @@ def board(data: ReportData) -> Board:
     facts, wide, kept = _fitting(_facts(data), tasks, order)
     changes = standing.changes(data, tasks)
     moved = {change.key: change for change in changes if change.significant}
+    rows = [
+        BoardRow(
+            encoder=name,
+            mean=_mean(made, name, span),
+            cells=tuple(_cell(data, task, name, span, moved.get((*task[:3], name))) for task in tasks),
+            facts=tuple(of[name] for of in facts.values()),
+            card=_card_address(data.specs[name]),
+            about=_about(data, name),
+        )
+        for name in order
+    ]
     compared = data.against_published
     suspects = [row for row in compared.values() if row.level_name == "suspect"]
     shown = (compared.get((*task[:3], name)) for name in order for task in tasks)
@@ -67,7 +78,7 @@ def board(data: ReportData) -> Board:
         of=_over(counted),
         columns=_columns(data, tasks, counted, wide, kept),
         facts=tuple(facts),
-        rows=tuple(_row(data, name, tasks, made, span, facts, moved) for name in order),
+        rows=tuple(rows),
         unranked=tuple(_unranked(data, made, counted, tasks)),
         ticks=tuple((f"{_x(at, span):.0f}", show.number(at, 0)) for at in (-span, 0.0)),
         margin=(f"{_x(-margin, span):.1f}", f"{_x(margin, span) - _x(-margin, span):.1f}"),
@@ -416,25 +427,6 @@ def _fixed(facts: Facts, order: Sequence[str]) -> float:
 def _explained(data: ReportData, task: Task, *, counts: bool) -> str:
     title = f"{data.metric(task.metric).label}: {data.titled(task.corpus, task.protocol)}"
     return title if counts else f"{title}; it enters no mean"
-
-
-def _row(
-    data: ReportData,
-    name: str,
-    tasks: Sequence[Task],
-    made: Choice,
-    span: float,
-    facts: Facts,
-    moved: Mapping[FigureKey, FigureChange],
-) -> BoardRow:
-    return BoardRow(
-        encoder=name,
-        mean=_mean(made, name, span),
-        cells=tuple(_cell(data, task, name, span, moved.get((*task[:3], name))) for task in tasks),
-        facts=tuple(of[name] for of in facts.values()),
-        card=_card_address(data.specs[name]),
-        about=_about(data, name),
-    )
 
 
 def _about(data: ReportData, name: str) -> dict[str, str]:
