@@ -112,7 +112,7 @@ def kept_in(store: EmbeddingStore, corpus: Corpus, spec: EncoderSpec, modality: 
 
 
 def windows(
-    items: Sequence[NDArray[np.float16]], ords: NDArray[np.int32] | None = None, *, size: int = 128
+    items: Sequence[NDArray[np.floating[Any]]], ords: NDArray[np.int32] | None = None, *, size: int = 128
 ) -> Iterator[Ragged]:
     """Multi-vectors of items, or of some of them, as a store yields them."""
     wanted = np.arange(len(items)) if ords is None else ords

@@ -70,7 +70,9 @@ def _vectors(encoder: Encoder, encode: Callable[[Encoder, Sequence[Any]], Embedd
     """Return a matrix, or what yields blocks of multi-vectors."""
     starts = range(0, len(items), _BLOCK)
     found = concatenate([encode(encoder, items[start : start + _BLOCK]) for start in starts])
-    return found.values if found.offsets is None else partial(windows, Ragged.from_counts(found.values, found.counts))
+    if found.offsets is None:
+        return found.values
+    return partial(windows, [*Ragged.from_counts(found.values, found.counts)])
 
 
 def main() -> None:

@@ -214,8 +214,8 @@ def sizes_that_inform(n: int) -> list[Row]:
             ease = rng.beta(2 * rate, 2 * (1 - rate))[clusters.labels]
             hits = (rng.random(clusters.n_queries) < ease).astype(np.float64)
             intervals.append(interval_of(hits, clusters, Resampling(), bounds=(0.0, 1.0), share=True))
-        rate, name = coverage_of(intervals, truth), f"95 % interval of a share: coverage, {what}, {images} images"
-        found.append(_row(name, rate, ">= 93", old, f"shown in {100 * rate.n / n:.0f} %"))
+        covered, name = coverage_of(intervals, truth), f"95 % interval of a share: coverage, {what}, {images} images"
+        found.append(_row(name, covered, ">= 93", old, f"shown in {100 * covered.n / n:.0f} %"))
     return found
 
 
