@@ -106,12 +106,17 @@ def read_vllm(body: dict[str, Any]) -> Asked:
     return Asked([item], system, " ".join(other["text"] for other in others))
 
 
-def _content(parts: list[dict[str, Any]], image: str, read: Callable[[dict[str, Any]], Image.Image]) -> tuple[Any, str]:
-    texts = [part["text"] for part in parts if part["type"] == "text"]
-    images = [read(part) for part in parts if part["type"] == image]
-    if len(texts) + len(images) != len(parts) or len(images) > 1:
-        raise ValueError(f"content {[part['type'] for part in parts]}")
-    return (images[0], " ".join(texts)) if images else (" ".join(texts), "")
+def _contents(body: dict[str, Any], role: str, url_of: Callable[[dict[str, Any]], str]) -> Asked:
+    """The items of a request, each a text, or an image that may have texts beside it."""
+    items, prompts = list[object](), []
+    for one in body["inputs"]:
+        text = " ".join(part["text"] for part in one["content"] if part["type"] == "text")
+        images = [image_of(url_of(part), prefix=PNG) for part in one["content"] if part["type"] != "text"]
+        if len(images) > 1:
+            raise ValueError(f"{len(images)} images of one item")
+        items.append(images[0] if images else text)
+        prompts.append(text if images else "")
+    return Asked(items, role, prompts[0])
 
 
 def read_cohere(body: dict[str, Any]) -> Asked:
@@ -120,21 +125,14 @@ def read_cohere(body: dict[str, Any]) -> Asked:
     if body["embedding_types"] != ["float"] or len(body["inputs"]) > 96:
         raise ValueError("at most 96 inputs, of float")
     role = one_of(body["input_type"], "search_query", "search_document", "classification", "clustering", "image")
-    read = [
-        _content(one["content"], "image_url", lambda part: image_of(part["image_url"]["url"], prefix=PNG))
-        for one in body["inputs"]
-    ]
-    return Asked([item for item, _ in read], role, read[0][1])
+    return _contents(body, role, lambda part: part["image_url"]["url"])
 
 
 def read_voyage(body: dict[str, Any]) -> Asked:
     known = {"input_type", "truncation", "output_encoding", "output_dimension"}
     only(body, needed={"model", "inputs"}, known=known)
-    read = [
-        _content(one["content"], "image_base64", lambda part: image_of(part["image_base64"], prefix=PNG))
-        for one in body["inputs"]
-    ]
-    return Asked([item for item, _ in read], one_of(body.get("input_type") or "", "", "query", "document"), read[0][1])
+    role = one_of(body.get("input_type") or "", "", "query", "document")
+    return _contents(body, role, lambda part: part["image_base64"])
 
 
 def read_gemini(body: dict[str, Any]) -> Asked:
