@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from PIL import Image
 
 from tests.benchmarks.own_process import alone, peak_gib
 from tests.benchmarks.rows import Row
+from tests.corpora.own_data import jpeg, shard
 
 PER_SHARD = 10_000
 
@@ -48,18 +48,14 @@ def theirs(folder: Path) -> list[Any]:
 
 def write_shards(folder: Path, n_images: int) -> None:
     """Shards of small JPEGs, all different, with a caption each."""
-    buffer = io.BytesIO()
-    Image.effect_noise((32, 32), 60).convert("RGB").save(buffer, format="JPEG")
-    picture = buffer.getvalue()
+    picture = jpeg(0, (32, 32))
     for start in range(0, n_images, PER_SHARD):
-        with tarfile.open(folder / f"{start // PER_SHARD:05d}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
-            for i in range(start, min(start + PER_SHARD, n_images)):
-                # what follows the end marker is no part of the picture but makes its bytes unique
-                for suffix, data in (("jpg", picture + i.to_bytes(4)), ("txt", f"a picture of item {i}".encode())):
-                    member = tarfile.TarInfo(f"{i:09d}.{suffix}")
-                    member.size = len(data)
-                    tar.addfile(member, io.BytesIO(data))
-                tar.members = []  # type: ignore[attr-defined]  # it would keep a header of every member
+        members: dict[str, bytes] = {}
+        for i in range(start, min(start + PER_SHARD, n_images)):
+            # what follows the end marker is no part of the picture but makes its bytes unique
+            members[f"{i:09d}.jpg"] = picture + i.to_bytes(4)
+            members[f"{i:09d}.txt"] = f"a picture of item {i}".encode()
+        shard(folder / f"{start // PER_SHARD:05d}.tar", members)
 
 
 def run(quick: bool = False) -> list[Row]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 
 from tests.benchmarks.made import unit
+from tests.corpora.own_data import json_lines, write
 
 N_PAGES, N_QUERIES, N_JUDGEMENTS = 2929, 309, 8766
 """Of Vidore3FinanceEnRetrieval, French: pages that differ, queries and judgements (there of all six languages)."""
@@ -30,15 +30,11 @@ def write_judged_pages(
         }
         for query, count in zip(queries, counts.tolist(), strict=True)
     }
-    folder.mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text("".join(json.dumps({"_id": page}) + "\n" for page in pages))
-    (folder / "queries.jsonl").write_text(
-        "".join(json.dumps({"_id": query, "text": f"question {query}"}) + "\n" for query in queries)
-    )
-    (folder / "qrels").mkdir()
+    json_lines(folder / "corpus.jsonl", ({"_id": page} for page in pages))
+    json_lines(folder / "queries.jsonl", ({"_id": query, "text": f"question {query}"} for query in queries))
     rows = [f"{query}\t{page}\t{grade}" for query, found in judged.items() for page, grade in found.items()]
-    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
-    (folder / "corpus.toml").write_text('reader = "judged"\ndataset = "."\nids_only = true\n')
+    qrels = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
+    write(folder, {"qrels/test.tsv": qrels, "corpus.toml": 'reader = "judged"\ndataset = "."\nids_only = true\n'})
     for name, ids in (("pages", pages), ("queries", queries)):
         vectors = unit(rng.normal(size=(len(ids), DIM)).astype(np.float32))
         np.savez(folder / f"{name}.npz", ids=np.array(ids), vectors=vectors)
