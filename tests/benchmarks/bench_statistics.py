@@ -10,8 +10,7 @@ import numpy as np
 from scipy import stats
 
 from capim.tasks.metrics import METRICS
-from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import interval_of
@@ -41,20 +40,13 @@ def run(quick: bool = False) -> list[Row]:
     ]
 
 
-def outcomes_of(encoder: int, protocol: int) -> Outcomes:
+def of_coco(encoder: int, protocol: int) -> Outcomes:
     """COCO-sized outcomes: every second protocol has five queries per image, the others one."""
     rng = np.random.default_rng((encoder, protocol))
     clusters = np.repeat(np.arange(N_IMAGES, dtype=np.int32), PER_IMAGE if protocol % 2 else 1)
-    n = len(clusters)
-    ranks = rng.geometric(1 / (1 + 9 * rng.random(N_IMAGES)[clusters])).astype(np.int32)
-    ones = np.ones(n, dtype=np.int32)
-    return Outcomes(
-        protocol=Protocol.of(f"t2i/{protocol}"),
-        query_ids=np.arange(n).astype(str).astype(object), query_ords=np.arange(n, dtype=np.int32), clusters=clusters,
-        rank_best=ranks, rank_worst=ranks, n_relevant=ones, n_tied_relevant=ones, n_gallery=ones * N_IMAGES,
-        weights=np.ones(n), best_score=np.zeros(n, dtype=np.float32), relevant_rank_best=ranks,
-        relevant_rank_worst=ranks,
-    )  # fmt: skip
+    ranks = rng.geometric(1 / (1 + 9 * rng.random(N_IMAGES)[clusters]))
+    found = outcomes_of(ranks[:, None].tolist(), n_gallery=N_IMAGES, protocol=f"t2i/{protocol}")
+    return replace(found, clusters=clusters)
 
 
 def all_rows(replicates: int) -> tuple[float, float]:
@@ -78,7 +70,7 @@ def _per_encoder(work: Callable[[list[Evaluated]], object]) -> tuple[float, floa
     for encoder in range(N_ENCODERS):
         source = replace(SOURCE, evaluation=str(encoder), encoder=str(encoder))
         evaluated = [
-            Evaluated(outcomes=outcomes_of(encoder, protocol), metrics=RECALLS, source=source, drawn=N_IMAGES)
+            Evaluated(outcomes=of_coco(encoder, protocol), metrics=RECALLS, source=source, drawn=N_IMAGES)
             for protocol in range(N_PROTOCOLS)
         ]
         seconds += timed(partial(work, evaluated))
@@ -87,7 +79,7 @@ def _per_encoder(work: Callable[[list[Evaluated]], object]) -> tuple[float, floa
 
 def scipy_per_metric(replicates: int) -> float:
     """Seconds that ``scipy.stats.bootstrap`` takes for one metric: vectorised, on the clusters' sums and sizes."""
-    outcomes = outcomes_of(0, 1)
+    outcomes = of_coco(0, 1)
     sizes = np.bincount(outcomes.clusters).astype(float)
 
     def each() -> None:
