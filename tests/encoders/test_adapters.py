@@ -22,7 +22,7 @@ from capim.tasks.encoders import encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.adapters import hf_dual
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES, KINDS
 from capim.tasks.encoders.checkpoint import base_folder, folder_of, json_file
-from capim.tasks.encoders.conformance import CHECKS, check_encoder, check_loaded
+from capim.tasks.encoders.conformance import CHECKS, check_encoder, check_loaded, noise_image
 from capim.tasks.encoders.pipeline import CaptionWork, encode_stream
 from tests.encoders.families.clip import PATCH
 from tests.encoders.families.openclip import build_own_tokenizer
@@ -33,6 +33,7 @@ from tests.encoders.families.table import CASES
 SINGLE = {"vectors": "single", "storage": "float32"}
 PAGES = [Image.new("RGB", size, "red") for size in ((56, 56), (112, 56), (90, 140))]
 FAST = ("hf_dual", "openclip", "uform")
+PHOTOGRAPHS = [noise_image(96, 80, 3), noise_image(200, 72, 4), noise_image(72, 200, 5)]
 CAPTIONS = ["a red circle left of a blue square", "A Green triangle, above a yellow circle!", "", "the " * 200]
 
 
@@ -40,12 +41,6 @@ CAPTIONS = ["a red circle left of a blue square", "A Green triangle, above a yel
 def loaded(family) -> Callable[[str], Any]:
     """The encoder of a family by name, loaded once for all tests here; not to be changed."""
     return cache(lambda name: load_encoder(family(name), trust_remote_code=CASES[name].remote_code))
-
-
-def photographs() -> list[Image.Image]:
-    rng = np.random.default_rng(3)
-    small = [rng.integers(0, 256, (h // 8, w // 8, 3), dtype=np.uint8) for w, h in ((96, 80), (200, 72), (72, 200))]
-    return [Image.fromarray(s).resize((s.shape[1] * 8, s.shape[0] * 8), Image.Resampling.BICUBIC) for s in small]
 
 
 def model_type(spec: EncoderSpec) -> str:
@@ -71,7 +66,7 @@ def by_transformers(encoder: Any, *, length: int, read: tuple[str, ...]) -> Feat
 
     folder = folder_of(encoder.spec)
     model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
-    pixels = AutoImageProcessor.from_pretrained(folder, backend="pil")(images=photographs(), return_tensors="pt")
+    pixels = AutoImageProcessor.from_pretrained(folder, backend="pil")(images=PHOTOGRAPHS, return_tensors="pt")
     tokens = tokenizer(CAPTIONS, padding="max_length", truncation=True, max_length=length, return_tensors="pt")
     return model.get_text_features(**{key: tokens[key] for key in read}), model.get_image_features(**pixels)
 
@@ -84,7 +79,7 @@ def by_open_clip(encoder: Any, *, in_folder: bool = False) -> Features:
     identifier = f"local-dir:{folder_of(encoder.spec)}" if in_folder else repository
     model, transform = open_clip.create_model_from_pretrained(identifier)
     model.eval()
-    pixels = torch.stack([transform(image) for image in photographs()])
+    pixels = torch.stack([transform(image) for image in PHOTOGRAPHS])
     return model.encode_text(open_clip.get_tokenizer(identifier)(CAPTIONS)), model.encode_image(pixels)
 
 
@@ -96,13 +91,13 @@ def by_uform(encoder: Any) -> Features:
     config, (text, image) = json_file(folder / "config.json"), encoder.modules
     tokens = TextProcessor(config, str(folder / "tokenizer.json"))(CAPTIONS)
     assert tokens["input_ids"].shape[1] == 50
-    return text.encode(tokens), image.encode(ImageProcessor(config)(photographs()))
+    return text.encode(tokens), image.encode(ImageProcessor(config)(PHOTOGRAPHS))
 
 
 def by_jina(encoder: Any) -> Features:
     """Its own encode functions."""
     [model] = encoder.modules
-    return torch.as_tensor(model.encode_text(CAPTIONS[:2])), torch.as_tensor(model.encode_image(photographs()))
+    return torch.as_tensor(model.encode_text(CAPTIONS[:2])), torch.as_tensor(model.encode_image(PHOTOGRAPHS))
 
 
 def by_tipsv2(encoder: Any) -> Features:
@@ -113,7 +108,7 @@ def by_tipsv2(encoder: Any) -> Features:
     model, processor = AutoModel.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
     texts = processor(text=CAPTIONS, return_tensors="pt")
     assert texts["input_ids"].shape[1] == 64
-    pixels = processor(images=photographs(), return_tensors="pt")
+    pixels = processor(images=PHOTOGRAPHS, return_tensors="pt")
     return model.get_text_features(**texts), model.get_image_features(**pixels)
 
 
@@ -140,7 +135,7 @@ def test_vectors_are_those_of_the_familys_own_library(name, loaded) -> None:
     assert known.all() or (name, known.tolist()) == ("tipsv2", [True, True, False, True])
     ours = encode_captions(encoder, CAPTIONS[: len(captions)]).values
     np.testing.assert_allclose(ours[known], captions[known], atol=2e-6)
-    assert_same(encode_images(encoder, photographs()), images)
+    assert_same(encode_images(encoder, PHOTOGRAPHS), images)
 
 
 @torch.inference_mode()
@@ -163,7 +158,7 @@ def test_late_interaction_equals_colpali_engine_one_by_one(name, family, loaded)
     for i, caption in enumerate(CAPTIONS[:2]):  # alone there is no padding, and the library is right
         expected = model(**processor.process_queries([caption]))[0].numpy()
         np.testing.assert_allclose(ragged[i].reshape(expected.shape), expected, atol=2e-6)
-    image = photographs()[0]
+    image = PHOTOGRAPHS[0]
     inputs = processor.process_images([image])
     inputs.pop("labels", None)
     expected = model(**inputs)[0].numpy()
@@ -179,7 +174,7 @@ def test_sentence_transformers_encodes_captions_as_queries_and_images_as_documen
     multi = encoder.spec.vectors == "multi"
     kind = sentence_transformers.MultiVectorEncoder if multi else sentence_transformers.SentenceTransformer
     model: Any = kind(str(folder_of(encoder.spec)), device="cpu")
-    captions, images = CAPTIONS[:2], photographs()
+    captions, images = CAPTIONS[:2], PHOTOGRAPHS
     for ours, theirs, items in (
         (encode_captions(encoder, captions), model.encode_query, captions),
         (encode_images(encoder, images), model.encode_document, images),
@@ -219,7 +214,7 @@ def test_a_coco_sm_module_runs_unchanged(tmp_path) -> None:
     assert not [v for v in check_loaded(encoder, which) if v.result == "fail"]
     direct = load_encoder(EncoderSpec(name="o", adapter="openclip", checkpoint=str(tmp_path / "model"), dim=32))
     assert_same(encode_captions(encoder, CAPTIONS), encode_captions(direct, CAPTIONS).values)
-    assert_same(encode_images(encoder, photographs()), encode_images(direct, photographs()).values)
+    assert_same(encode_images(encoder, PHOTOGRAPHS), encode_images(direct, PHOTOGRAPHS).values)
 
 
 @pytest.mark.parametrize(
