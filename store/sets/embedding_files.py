@@ -23,6 +23,7 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -406,39 +407,37 @@ def export_embeddings(store: EmbeddingStore, path: Path, *, encoder: str, corpus
     key = store.key(encoder=encoder, corpus=corpus, modality=modality)
     ids, multi = store.item_index(key).ids, key.vectors == "multi"
     if path.suffix == ".parquet":
-        return _write_parquet(path, store.stored_blocks(key, window=ROWS_AT_ONCE[key.vectors]), ids, multi)
+        _write_parquet(path, store.stored_blocks(key, window=ROWS_AT_ONCE[key.vectors]), ids, multi)
+        return len(ids)
     [rows] = store.stored_blocks(key, window=len(ids))
     columns = {"norm": rows.norms, "n_tokens": rows.n_tokens, "truncated": rows.truncated}
     columns |= {"offsets": rows.vectors.offsets} if multi else {}
     _write_file(path, np.ascontiguousarray(rows.vectors.values), columns, texts(ids.take(rows.ords)))
-    return len(rows.ords)
+    return len(ids)
 
 
-def _write_parquet(path: Path, blocks: Iterator[StoredRows], ids: pa.Array, multi: bool) -> int:
+def _write_parquet(path: Path, blocks: Iterator[StoredRows], ids: pa.Array, multi: bool) -> None:
     import pyarrow.parquet as pq
 
-    written, writer = 0, None
-    with replacing(path) as temporary:
-        try:
-            for rows in blocks:
-                values, offsets = rows.vectors.values, rows.vectors.offsets
-                vectors = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
-                columns: dict[str, pa.Array] = {
-                    "id": ids.take(rows.ords),
-                    "ord": pa.array(rows.ords),
-                    "embedding": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), vectors) if multi else vectors,
-                    "norm": pa.array(rows.norms),
-                    "n_tokens": pa.array(rows.n_tokens),
-                    "truncated": pa.array(rows.truncated),
-                }
-                table = pa.table(columns)
-                writer = writer or pq.ParquetWriter(temporary, table.schema, compression="none")
-                writer.write_table(table)
-                written += len(table)
-        finally:
-            if writer is not None:
-                writer.close()
-    return written
+    tables = (_table_of(rows, ids, multi) for rows in blocks)
+    first = next(tables)
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, first.schema, compression="none") as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)
+
+
+def _table_of(rows: StoredRows, ids: pa.Array, multi: bool) -> pa.Table:
+    values, offsets = rows.vectors.values, rows.vectors.offsets
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
+    columns: dict[str, pa.Array] = {
+        "id": ids.take(rows.ords),
+        "ord": pa.array(rows.ords),
+        "embedding": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), vectors) if multi else vectors,
+        "norm": pa.array(rows.norms),
+        "n_tokens": pa.array(rows.n_tokens),
+        "truncated": pa.array(rows.truncated),
+    }
+    return pa.table(columns)
 
 
 def _write_file(path: Path, values: NDArray[Any], columns: Mapping[str, NDArray[Any]], ids: list[str]) -> None:
