@@ -62,7 +62,6 @@ def read_coco_karpathy(
     revision: str | None = None,
     objects: str | Path | None = None,
     ids_only: bool = False,
-    cache: str | Path = CACHE,
 ) -> Corpus:
     """Return the split in Karpathy's order; image ids are COCO's, annotation ids those of captions 0 to 4.
 
@@ -72,7 +71,6 @@ def read_coco_karpathy(
             one, a local captions file gives texts and ids only, and images of the hub's rows are downloaded.
         objects: COCO's boxes file of the images, if the captions file has no objects.
         ids_only: Use no images, for embeddings made elsewhere; also for Flickr30k.
-        cache: Folder for downloaded images.
 
     Raises:
         RequestError: A file, folder, split or package is missing, or a file is in none of the known forms.
@@ -81,7 +79,7 @@ def read_coco_karpathy(
     patterns = ("dataset_coco.json", f"coco_karpathy_{split}.json", f"coco_{split}.json", f"{split}_*.json")
     if root is None:
         hub = load_split(dataset, split=on_hub, revision=revision or pinned(dataset))
-        read = _Split(list(_entries(hub.rows(), hub.name)), hub.origin, hub, Downloads(IMAGES, Path(cache)))
+        read = _Split(list(_entries(hub.rows(), hub.name)), hub.origin, hub, Downloads(IMAGES, CACHE))
     else:
         read = _split(root, patterns, split)
     labels = {} if objects is None else read_objects(require_file(objects, "objects file"))

@@ -82,7 +82,6 @@ def read_aro(
     *,
     part: Part = "relation",
     images: str | Path | None = None,
-    split: str = "test",
     revision: str | None = None,
 ) -> Corpus:
     """Return one part of ARO; the category is the relation, the pair of attributes, or the kind of shuffling.
@@ -99,7 +98,7 @@ def read_aro(
     hub, column = None, None
     source: Path | HubSplit
     if root is None:
-        source = hub = load_split(ARO_HUB[part], split=split, revision=revision or pinned(ARO_HUB[part]))
+        source = hub = load_split(ARO_HUB[part], split="test", revision=revision or pinned(ARO_HUB[part]))
         column = next((name for name in ("image", "images") if name in hub.images), None)
         if column is None:
             raise RequestError(f"{hub.name}: no column 'image' or 'images' with images")
@@ -311,11 +310,7 @@ def read_winoground(
 
 
 def read_bivlc(
-    root: str | Path | None = None,
-    *,
-    split: str = "test",
-    dataset: str = CORPORA["bivlc"].hub,
-    revision: str | None = None,
+    root: str | Path | None = None, *, dataset: str = CORPORA["bivlc"].hub, revision: str | None = None
 ) -> Corpus:
     """Return the rows in their order; ids are positions: quadruple ``0`` with images and captions ``0/0`` and ``0/1``.
 
@@ -338,7 +333,7 @@ def read_bivlc(
     else:
         folder = dataset if table is None else str(files.require_folder(table, "bivlc folder or CSV file"))
         need = ("image", "negative_image", *_BIVLC)
-        hub = load_split(folder, split=split, revision=revision or pinned(folder), need=need)
+        hub = load_split(folder, split="test", revision=revision or pinned(folder), need=need)
         rows, origin = hub.rows(), hub.origin
     items = []
     shown: dict[str, int] = {}  # caption -> the first row with its photograph, where there are no images to tell

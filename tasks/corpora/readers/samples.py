@@ -33,6 +33,7 @@ Lines: TypeAlias = Literal["one", "each"]
 _NO_CAPTIONS = ("readme", "license", "licence", "notice", "changelog", "requirements", "classes")
 _NAME = re.compile(r"^((?:.*/)?[^./][^.]*)\.([^/]+)$")
 _KEY = re.compile(r"^(\d+)\+(\d+)@(.+)$")
+_CC3M = "cc3m-validation-*.tar"
 _LARGEST_TEXT = 1 << 20
 _GLANCE = 100  # files of a shard, by which the ends of their names are shown
 
@@ -186,11 +187,7 @@ def read_webdataset(
 
 
 def read_cc3m(
-    root: str | Path | None = None,
-    *,
-    shards: str = "cc3m-validation-*.tar",
-    dataset: str = CORPORA["cc3m"].hub,
-    revision: str | None = None,
+    root: str | Path | None = None, *, dataset: str = CORPORA["cc3m"].hub, revision: str | None = None
 ) -> Corpus:
     """Conceptual Captions, validation split (Sharma et al. 2018): web images and their alternative texts.
 
@@ -198,14 +195,13 @@ def read_cc3m(
 
     Args:
         root: Folder of the shards; from the hub unless given, which downloads them into its cache.
-        shards: Pattern of their file names.
 
     Raises:
         RequestError: The shards do not exist and cannot be downloaded, or one is damaged.
     """
     if root is None:
-        root = files_of(dataset, revision or pinned(dataset), shards)
-    corpus = read_webdataset(root, shards=shards, captions_in_file="one", name="cc3m-validation")
+        root = files_of(dataset, revision or pinned(dataset), _CC3M)
+    corpus = read_webdataset(root, shards=_CC3M, captions_in_file="one", name="cc3m-validation")
     return replace(corpus, licence=CORPORA["cc3m"].licence, origin=f"https://huggingface.co/datasets/{dataset}")
 
 

@@ -13,6 +13,7 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora.description import open_corpus
+from capim.tasks.corpora.readers import karpathy
 from capim.tasks.corpora.readers.hub import load_split, read_hub
 from capim.tasks.corpora.readers.published_files import ARO_HUB, read_aro
 from tests.corpora import hub_copies, local_copies
@@ -58,13 +59,16 @@ def test_a_corpus_is_the_same_from_the_hub(name: str, tmp_path: Path, local: Loc
     assert same(corpus, reader=name, dataset=str(tmp_path / "hub"), **options)
 
 
-def test_images_of_coco_karpathy_come_from_the_cache_or_the_data_set(tmp_path: Path, local: Local) -> None:
+def test_images_of_coco_karpathy_come_from_the_cache_or_the_data_set(
+    tmp_path: Path, local: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from datasets import load_dataset
 
     corpus, root, pictures = local("coco-karpathy")
     hub_copies.write("coco-karpathy", tmp_path / "plain", root, pictures)
     plain = str(tmp_path / "plain")
-    assert same(corpus, reader="coco-karpathy", dataset=plain, cache=str(root)), "as if fetched before"
+    monkeypatch.setattr(karpathy, "CACHE", root)
+    assert same(corpus, reader="coco-karpathy", dataset=plain), "as if fetched before"
     columns = load_dataset(plain, split="test").to_dict()
     with_images = publish(tmp_path / "with", {**columns, "image": pictures})
     assert same(corpus, reader="coco-karpathy", dataset=with_images)
