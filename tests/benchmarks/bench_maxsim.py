@@ -21,7 +21,7 @@ from capim.tasks.ranking import maxsim, maxsim_products
 from capim.tasks.ranking.maxsim import maxsim_part
 from capim.tasks.ranking.maxsim_products import gather, maxsim_scores
 from capim.tasks.ranking.outcomes import Outcomes
-from tests.benchmarks.made import both_ways, paired, unit, windows
+from tests.benchmarks.made import both_ways, by_number, unit, windows
 from tests.benchmarks.rows import Row, clocked, fastest, timed
 
 DIM = 128
@@ -36,7 +36,7 @@ def run(quick: bool = False) -> list[Row]:
     """Rows of RESULTS.md; ``quick`` takes a hundredth of the pairs, a size at which the ratios are not the claims."""
     n = 100 if quick else 1000
     images, captions = vectors(n, N_PATCHES)
-    tasks = both_ways(paired(n, n))
+    tasks = both_ways(by_number(n, n))
     ours = fastest(
         lambda: maxsim_part(partial(windows, images), partial(windows, captions), tasks).outcomes(), runs=RUNS
     )
@@ -76,7 +76,7 @@ def full_rows(quick: bool) -> list[Row]:
     n_all = 5 * n if quick else 25_010
     n_queries = round(share * n_all)
     captions = [some[i % n] for i in range(n_queries)]
-    tasks = both_ways(paired(n, n_queries))
+    tasks = both_ways(by_number(n, n_queries))
 
     sides = partial(windows, images), partial(windows, captions)
 

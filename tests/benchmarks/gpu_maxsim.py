@@ -19,7 +19,7 @@ from capim.tasks.ranking.maxsim_products import gather, image_as_query_scores, m
 from capim.tasks.ranking.resources import Resources
 from tests.benchmarks.bench_maxsim import BATCH, DIM, N_PATCHES, vectors
 from tests.benchmarks.gpu_card import ROUNDING, Card, peak_gib, reset_peak
-from tests.benchmarks.made import both_ways, paired, windows
+from tests.benchmarks.made import both_ways, by_number, windows
 from tests.benchmarks.rows import Row, fastest, timed
 
 
@@ -29,7 +29,7 @@ def maxsim_rows(card: Card, *, quick: bool) -> list[Row]:
     pages, some = vectors(large[0], N_PATCHES)
     queries = [some[k % len(some)] for k in range(large[1])]
     rows = beside_colpali(pages[: small[0]], queries[: small[1]], card)
-    tasks = both_ways(paired(*large))
+    tasks = both_ways(by_number(*large))
     reset_peak(card.device)
     sides = partial(windows, pages), partial(windows, queries)
     seconds = timed(lambda: maxsim_part(*sides, tasks, resources=Resources(card.device)).outcomes())

@@ -14,7 +14,6 @@ from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, 
 from capim.store.schema import CAPTIONS, IMAGES
 from capim.store.types import Modality, VectorKind
 from capim.store.vectors import Ragged
-from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.corpora.readers.karpathy import read_coco_karpathy
 from capim.tasks.corpora.subset import sample_corpus
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
@@ -29,16 +28,9 @@ POOL = 4096  # different vectors; their order differs from block to block
 def karpathy(limit: int | None = None) -> Corpus:
     """The Karpathy test split by ids, with both extra ground truths; its shape alone without the data."""
     if not SPLIT.is_file():
-        return paired(limit or 5000, 5 * (limit or 5000))
+        return by_number(limit or 5000, 5 * (limit or 5000))
     corpus = read_coco_karpathy(SPLIT)
     return corpus if limit is None else sample_corpus(corpus, limit, seed=0)
-
-
-def paired(n_images: int, n_captions: int) -> Corpus:
-    """Caption ``k`` describes image ``k`` modulo their number."""
-    images = [ImageRow(id=f"i{i:06d}") for i in range(n_images)]
-    captions = [CaptionRow(id=f"c{k:06d}", image_id=f"i{k % n_images:06d}", text="x") for k in range(n_captions)]
-    return build_corpus("shape", images, captions, source=None)
 
 
 def both_ways(corpus: Corpus) -> list[RetrievalTask]:
@@ -48,14 +40,14 @@ def both_ways(corpus: Corpus) -> list[RetrievalTask]:
 
 
 def by_number(n_images: int, n_captions: int = 0) -> Corpus:
-    """A corpus of any size, whose ids are numbers; of its images, if there are any, the first have five captions."""
+    """A corpus of any size, whose ids are numbers; caption ``k`` describes image ``k`` modulo their number, if any."""
     number = np.arange(n_captions)
     images = {"id": ids_of(np.arange(n_images)), "key": [""] * n_images}
     captions = {
         "id": ids_of(number),
-        "image_id": ids_of(number // 5 % n_images) if n_images else None,
+        "image_id": ids_of(number % n_images) if n_images else None,
         "text": ["x"] * n_captions,
-        "ordinal": (number % 5).astype(np.int32),
+        "ordinal": (number // max(1, n_images)).astype(np.int32),
         "language": ["en"] * n_captions,
         "translator": ["human"] * n_captions,
     }
