@@ -96,13 +96,6 @@ def as_block(ords: NDArray[np.int32], values: NDArray[np.float32], offsets: NDAr
     )
 
 
-def kept_in(store: EmbeddingStore, corpus: Corpus, spec: EncoderSpec, modality: Modality = "image") -> SetKey:
-    """The key of a set whose corpus and encoder the store has from now on."""
-    store.write_corpus(corpus)
-    store.write_encoder(spec)
-    return SetKey.of(spec, corpus.name, corpus.fingerprint, modality)
-
-
 def windows(
     items: Sequence[NDArray[np.floating[Any]]], ords: NDArray[np.int32] | None = None, *, size: int = 128
 ) -> Iterator[Ragged]:
@@ -121,7 +114,9 @@ def opened(
     spec = EncoderSpec(
         name="e", adapter="none", checkpoint="none", revision="r1", dim=dim, vectors=vectors, storage="float16"
     )
-    return store, spec, kept_in(store, corpus, spec, modality)
+    store.write_corpus(corpus)
+    store.write_encoder(spec)
+    return store, spec, store.key(encoder=spec.name, corpus=corpus.name, modality=modality)
 
 
 def pool(dim: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore, EncoderSpec
 from capim.store.schema import StoredImage
 from capim.store.types import Corpus, Modality, digest16
-from tests.benchmarks.made import BOTH, as_block, karpathy, kept_in, unit
+from tests.benchmarks.made import BOTH, as_block, karpathy, unit
 from tests.reports.large import MODELS, noisy_jpeg
 from tests.reports.stand_in import SCHEMAS, StandIn, batches, spec
 
@@ -40,11 +40,12 @@ def plant(folder: Path, *, n_images: int, encoders: list[str], n_patches: int) -
     hidden = Hidden(corpus)
     for name in encoders:
         model = spec(name, dim=MODELS[name][0], vectors="multi" if name == MULTI else "single")
+        store.write_encoder(model)
         record = StandIn(specs={name: model}, contents={corpus.name: corpus})
         batches(record, name, corpus.name, seconds_per_item=MODELS[name][2], n=n_images // 32)
         store.write_rows("batches", pa.Table.from_pylist(record.tables["batches"], schema=SCHEMAS["batches"]))
         for modality in BOTH:
-            key = kept_in(store, corpus, model, modality)
+            key = store.key(encoder=name, corpus=corpus.name, modality=modality)
             start = 0
             for values, offsets, n in hidden.blocks(model, modality, n_patches):
                 ords = np.arange(start, start := start + n, dtype=np.int32)
