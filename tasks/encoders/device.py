@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import platform
@@ -41,14 +42,30 @@ def check_device(device: str) -> None:
     if found is None:
         raise RequestError(f"device {device!r} is unknown; use cpu, cuda, cuda:0, … or mps")
     kind, number = found.groups()
-    if kind == "cpu":
-        return
+    if kind == "cuda" and int(number or 0) >= (count := _cuda_devices()):
+        raise RequestError(f"device {device!r} does not exist: {count} CUDA devices are visible; use --device cpu")
+    if kind == "mps" and not _has_mps():
+        raise RequestError("device 'mps' does not exist on this machine; use --device cpu")
+
+
+def _cuda_devices() -> int:
+    """Return how many CUDA devices torch sees; 0 without a driver, which is detected without importing torch."""
+    if platform.system() == "Linux" and not Path("/dev/kfd").exists():  # AMD's driver, which torch also calls cuda
+        try:
+            ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            return 0
     import torch
 
-    if kind == "cuda" and int(number or 0) >= (count := torch.cuda.device_count()):
-        raise RequestError(f"device {device!r} does not exist: {count} CUDA devices are visible; use --device cpu")
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise RequestError("device 'mps' does not exist on this machine; use --device cpu")
+    return torch.cuda.device_count()
+
+
+def _has_mps() -> bool:
+    if platform.system() != "Darwin":
+        return False
+    import torch
+
+    return torch.backends.mps.is_available()
 
 
 def _cuda(device: str) -> Any:

@@ -31,6 +31,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         files = f"--images {pages} --captions {captions}"
         command(f"import --corpus {folder}/finance --encoder {encoder} {files}", folder)
     command(f"evaluate --corpora finance --encoders random,mirrored {QUICK}", folder)
+    command(f"analyse --corpora finance {QUICK}", folder)
+    command(f"analyse --corpora finance --encoders random --analyses compression {QUICK}", folder)
     return folder
 
 
@@ -60,11 +62,9 @@ def test_encoders_are_compared_by_the_headline_of_judged_documents(workspace: Pa
     rows = {row["metric"]: row for row in json_rows(f'query "{query}"', workspace)}
     assert {name for name, row in rows.items() if row["family"] == "headline"} == {"nDCG@10"}
     assert rows["nDCG@10"]["n_clusters"] == 20
-    command(f"analyse --corpora finance {QUICK}", workspace)
 
 
 def test_compression_is_measured_by_the_headline_and_reported(workspace: Path) -> None:
-    command(f"analyse --corpora finance --encoders random --analyses compression {QUICK}", workspace)
     slices = EmbeddingStore.open(workspace / "store").all(Slice, analysis="approximate-search")
     [exact] = [row for row in slices if row.feature == "exact"]
     assert {row.metric for row in slices} == {"nDCG@10"}
