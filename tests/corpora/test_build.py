@@ -95,6 +95,12 @@ def test_an_empty_corpus_and_a_value_that_is_no_text_are_refused(
     assert expected in refused(images, captions, skipped=skipped)
 
 
+def test_captions_without_a_number_are_numbered_within_image_language_and_translator() -> None:
+    more = [CaptionRow("a1", "a", "1"), CaptionRow("d", "a", "2", language="de"), CaptionRow("a9", "a", "3", 9)]
+    captions = build_corpus("c", TWO, [*TEXTS, *more], source=None).captions
+    assert captions["ordinal"].to_pylist() == [0, 0, 0, 1, 0, 9]
+
+
 def test_the_fingerprint_changes_with_every_part_and_not_with_keys() -> None:
     def made(**changes: object) -> Corpus:
         parts: dict[str, object] = {
