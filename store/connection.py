@@ -246,7 +246,7 @@ _KEPT_CHUNKS = 32  # largest number of chunks that they are cached in
 _KEPT_BYTES = 128 << 20  # of cached corpora
 
 
-def version_of(table: lance.LanceDataset | None) -> int:
+def table_version(table: lance.LanceDataset | None) -> int:
     """Return the version of a table, 0 for none."""
     return 0 if table is None else int(table.version)
 
@@ -273,7 +273,7 @@ class KeptRows:
         """Return the newest version of a table, 0 without one; those of other processes after ``look_seconds``."""
         known = self._versions.get(name)
         if known is None or time.monotonic() - known[1] >= self.look_seconds:
-            return version_of(self._newest(name))
+            return table_version(self._newest(name))
         return known[0]
 
     def rows(self, name: str, read: Callable[[lance.LanceDataset | None], pa.Table]) -> pa.Table | None:
@@ -285,7 +285,7 @@ class KeptRows:
             table = self._newest(name)
             if table is not None and table.count_rows() > _KEPT_ROWS:
                 return None
-            kept = self._rows[name] = version_of(table), read(table)
+            kept = self._rows[name] = table_version(table), read(table)
         return kept[1]
 
     def _newest(self, name: str) -> lance.LanceDataset | None:
@@ -293,7 +293,7 @@ class KeptRows:
         table = self._connection.find(name)
         with self._changing:
             if self._versions.get(name) is before:  # else another thread has changed or expired it meanwhile
-                self._versions[name] = version_of(table), looked
+                self._versions[name] = table_version(table), looked
         return table
 
     def expire(self, *names: str) -> None:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.connection import Connection, compact, version_of
+from capim.store.connection import Connection, compact, table_version
 from capim.store.current import (
     FIGURE_OF_STATES,
     KeysOfRun,
@@ -518,11 +518,11 @@ class EmbeddingStore:
         keys = [*made]
         while True:
             if keys and not version:
-                version = version_of(self.connection.find(table))
+                version = table_version(self.connection.find(table))
                 stored = made_rows(table, read_where(self.connection, table, one_of(KEYED_BY[table], keys)))
                 made = {key: stored.get(key) for key in keys}
             self.write([entry_of(table, entry, made.get(entry.key, NOTHING)) for entry in listed], replace="key")
-            if not keys or version == version_of(self.connection.find(table)):
+            if not keys or version == table_version(self.connection.find(table)):
                 return
             version = 0
 

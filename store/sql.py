@@ -37,7 +37,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from capim.store.connection import retrying, storage_faults
+from capim.store.connection import retrying, storage_faults, table_version
 from capim.store.current import newest_rows
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.row_types import columns_of, table_of
@@ -457,7 +457,7 @@ class TableCache:
                 return None
             # parts of a corpus never change
             table = None if name in CORPUS_PARTS else self._store.connection.find(name)
-            version = 0 if table is None else table.version
+            version = table_version(table)
             parts = [self._rows(name, key, chosen, version) for key in only[name]]
             return pa.concat_tables(parts) if parts else chosen.empty_table()
 
@@ -467,10 +467,12 @@ class TableCache:
         """Return the chosen columns of one part; read them if they are not cached at this version of the table."""
         place = (name, key, version, *chosen.names)
         with self._lock:
-            part = self._parts.pop(place, None)
-            if part is None and name in CORPUS_PARTS:
+            if place in self._parts:
+                self._parts.move_to_end(place)
+                return self._parts[place]
+            if name in CORPUS_PARTS:
                 part = pa.Table.from_batches(batches_of(self._store, name, chosen, key), schema=chosen)
-            elif part is None:
+            else:
                 part = read(self._store.connection, name, {"evaluation": key}, chosen.names).cast(chosen)
             self._parts[place] = part
             while len(self._parts) > 1 and sum(each.nbytes for each in self._parts.values()) > MOST_BYTES:

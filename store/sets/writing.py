@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from capim.store.connection import Connection, retrying, storage_faults
+from capim.store.connection import Connection, retrying, storage_faults, table_version
 from capim.store.errors import RequestError, WorkError
 from capim.store.sets.rows import ItemIndex, StoredRows, row_checksums, row_seeds, set_schema, vector_type
 from capim.store.types import Embeddings, EncoderSpec, SetKey
@@ -188,7 +188,7 @@ class SetWriter:
 
     def _read_positions(self) -> None:
         latest = self._connection.find(self._key.table)
-        version = 0 if latest is None else latest.version
+        version = table_version(latest)
         if version < self._version:  # dropped, and perhaps created again
             self._forget()
         if latest is not None and version != self._version:
